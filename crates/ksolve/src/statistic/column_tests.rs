@@ -20,6 +20,7 @@
 //! Math. Statist. 19, 1948; Holm, "A simple sequentially rejective multiple test procedure", Scand.
 //! J. Statist. 6, 1979.
 
+use super::column_histogram::{Histogram, level_histogram, number_histogram};
 use super::null_distribution::{ChiSquaredSum, MIN_PROBABILITY};
 use crate::Result;
 use crate::prepare::stage_plans;
@@ -40,10 +41,6 @@ const MIN_ROWS: usize = 200;
 const MIN_EXPECTED: f64 = 5.0;
 /// Number of columns with histograms.
 const HISTOGRAM_COLUMNS: usize = 6;
-/// Number of bins of a histogram of numbers, and of levels of a histogram of a category.
-const BINS: usize = 20;
-/// Fraction of the values that the first and the last bin of a histogram leave out.
-const TAIL: f64 = 0.005;
 
 /// The difference of a column between two samples.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
@@ -73,17 +70,6 @@ pub struct ColumnDifference {
     /// Histogram of the column; only of the columns that differ most.
     #[serde(skip)]
     pub histogram: Option<Histogram>,
-}
-
-/// A histogram of two samples.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Histogram {
-    /// Edges of the bins, one more than bins; empty for a category.
-    pub edges: Vec<f64>,
-    /// Levels of a category; empty for numbers.
-    pub levels: Vec<String>,
-    /// Fraction of the rows of each sample in each bin.
-    pub fractions: [Vec<f64>; 2],
 }
 
 /// Returns the number of sampled rows of `d` columns.
@@ -182,7 +168,7 @@ fn test_columns(columns: &[TableColumn], samples: [&[f64]; 2]) -> Vec<ColumnDiff
     for (i, difference) in tested.iter_mut().take(HISTOGRAM_COLUMNS) {
         difference.histogram = match &columns[*i] {
             TableColumn::Number(_, j) => number_histogram(values(*j)),
-            TableColumn::Category(_, levels) => Some(level_histogram(levels, samples, d)),
+            TableColumn::Category(_, levels) => Some(level_histogram(levels, &level_counts(levels, samples, d))),
         };
     }
     tested.into_iter().map(|(_, difference)| difference).collect()
@@ -312,46 +298,6 @@ fn test_levels(name: &str, levels: &[(usize, String)], samples: [&[f64]; 2], d: 
         missing: None,
         histogram: None,
     })
-}
-
-/// Returns the histogram of two samples of numbers; `None` if all values are equal.
-fn number_histogram(samples: [Vec<f64>; 2]) -> Option<Histogram> {
-    let mut pooled: Vec<f64> = samples.iter().flatten().copied().filter(|value| !value.is_nan()).collect();
-    pooled.sort_by(f64::total_cmp);
-    let quantile = |fraction: f64| pooled[((pooled.len() - 1) as f64 * fraction).round() as usize];
-    let (low, high) = match (quantile(TAIL), quantile(1.0 - TAIL)) {
-        (low, high) if low < high => (low, high),
-        _ => (pooled[0], pooled[pooled.len() - 1]),
-    };
-    if low >= high {
-        return None;
-    }
-    let edges = (0..=BINS).map(|i| low + (high - low) * i as f64 / BINS as f64).collect();
-    let fractions = samples.map(|values| {
-        let mut counts = vec![0.0; BINS];
-        let present = values.iter().filter(|value| !value.is_nan());
-        let total = present.clone().count().max(1) as f64;
-        for value in present.filter(|value| (low..=high).contains(*value)) {
-            counts[(((value - low) / (high - low) * BINS as f64) as usize).min(BINS - 1)] += 1.0 / total;
-        }
-        counts
-    });
-    Some(Histogram { edges, levels: Vec::new(), fractions })
-}
-
-/// Returns the histogram of the most frequent levels of a category.
-fn level_histogram(levels: &[(usize, String)], samples: [&[f64]; 2], d: usize) -> Histogram {
-    let counts = level_counts(levels, samples, d);
-    let totals = [0, 1].map(|side: usize| counts[side].iter().sum::<f64>().max(1.0));
-    let fraction = |side: usize, i: usize| counts[side][i] / totals[side];
-    let mut order: Vec<usize> = (0..levels.len()).collect();
-    order.sort_by(|a, b| (fraction(0, *b) + fraction(1, *b)).total_cmp(&(fraction(0, *a) + fraction(1, *a))));
-    order.truncate(BINS);
-    Histogram {
-        edges: Vec::new(),
-        levels: order.iter().map(|i| levels[*i].1.clone()).collect(),
-        fractions: [0, 1].map(|side| order.iter().map(|i| fraction(side, *i)).collect()),
-    }
 }
 
 #[cfg(test)]

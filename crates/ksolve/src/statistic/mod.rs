@@ -52,18 +52,23 @@
 //! To add a statistic: write one file here with its `FAMILY`, and add one line to `FAMILIES`.
 //! [`register`] adds a statistic of another crate.
 
+mod column_histogram;
 mod column_tests;
 mod exact_mmd;
 mod herding;
 mod hsic;
 mod mmd;
 mod model_mmd;
+mod moved_columns;
 mod null_distribution;
 mod random_labels;
+mod row_groups;
 mod table_test;
 
 #[doc(hidden)]
-pub use column_tests::{ColumnDifference, Histogram};
+pub use column_histogram::Histogram;
+#[doc(hidden)]
+pub use column_tests::ColumnDifference;
 pub use herding::{Herd, Representatives, herd, represent};
 #[doc(hidden)]
 pub use model_mmd::{GroupDifference, ModelComparison, compare_with_model};

@@ -26,24 +26,25 @@
 //! Reference: Gretton, Fukumizu, Harchaoui, Sriperumbudur, "A fast, consistent kernel two-sample
 //! test", NIPS 2009.
 
-use super::column_tests::{ColumnDifference, holm};
-use super::null_distribution::{ChiSquaredSum, MIN_PROBABILITY};
+use super::column_tests::holm;
+use super::moved_columns::moved_columns;
+use super::null_distribution::ChiSquaredSum;
+use super::row_groups::RowGroups;
 use super::{PValues, TestOutcome, TestStatistic, require_rows};
 use crate::features::{self, FeatureTier, FitData, GatherOptions, SectionPoints, StoredFeatures};
 use crate::gram::{GramScratch, GramState, covariance};
 use crate::model::Basis;
 use crate::prepare::{stage_plans, target_counts::check_plans};
 use crate::request::{PassShape, ProblemSize, Resources, TrainOptions};
-use crate::{AnyModel, Error, Folds, Model, ModelMetadata, Result, Targets, Task};
+use crate::{AnyModel, Error, Folds, Model, Result, Targets, Task};
 use faer::{Mat, MatRef};
 use kapprox::decompose::symmetric_eigenvalues;
 use kapprox::landmark::{LandmarkSet, TableScan};
 use kapprox::map::{LandmarkMapArgs, MapConstructor};
 use kapprox::metric::MetricRows;
 use kapprox::{FeatureMap, Kernel, MapSpec};
-use kstore::statistics::ColumnMoments;
 use kstore::{Label, LabelCodes, MemoryPlan, ReadSettings, RowSource, SelectedTable, StatisticsReduction, TableRows};
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 /// The comparison of new rows with the training rows of a model.
 #[derive(Clone, Debug)]
@@ -123,7 +124,7 @@ pub fn compare_with_model(
     statistics.check_label_counts("", selected.group_column().unwrap_or_default())?;
     let label_counts = statistics.groups.sorted_counts();
     let labels: Vec<Label> = label_counts.iter().map(|(label, _)| label.clone()).collect();
-    let group_names = GroupNames::new(selected, &label_counts)?;
+    let row_groups = RowGroups::new(selected, &label_counts)?;
     let source = scaled_rows(&model, selected, (!labels.is_empty()).then(|| Arc::new(labels)))?;
     let observer = resources.stage_observer.start_stage("map of the model", None);
     let map = landmark_map(&model, &kernel, &source, statistics.rows, pass_shape, resources)?;
@@ -151,7 +152,7 @@ pub fn compare_with_model(
     let (features, gathered) = StoredFeatures::gather(&data, gather)?;
     let moments = gathered.moments.as_ref().ok_or(Error::NoVariance)?;
     let comparison = MeanComparison::new(&model, &*map, &moments.folds()[0], statistics.rows, resources)?;
-    let groups = comparison.groups(&data, &features, &group_names)?;
+    let groups = comparison.groups(&data, &features, &row_groups)?;
     drop(features);
     let statistic = comparison.statistic(statistics.rows as f64);
     let passes = 2 + u64::from(tier == FeatureTier::Recomputed && !groups.is_empty());
@@ -182,44 +183,6 @@ fn scaled_rows(
     let scaler = Some(Arc::new(model.scaler.clone()));
     let rows = selected.rows::<f64>(ReadSettings { scaler, group_labels, ..ReadSettings::default() })?;
     Ok(MetricRows::new(rows, model.metric.clone()))
-}
-
-/// Maximum number of groups.
-const MAX_GROUPS: usize = 10_000;
-
-/// The groups of the new rows: the labels of the group column or, for dates and times, their days.
-struct GroupNames {
-    /// Group of each label.
-    group_of_label: Vec<usize>,
-    /// Name and number of rows of each group.
-    groups: Vec<(String, u64)>,
-}
-
-impl GroupNames {
-    /// Returns the groups of ascending labels with their numbers of rows.
-    fn new(selected: &SelectedTable, label_counts: &[(Label, u64)]) -> Result<Self> {
-        let column = selected.group_column().unwrap_or_default();
-        let names: Option<Vec<String>> =
-            label_counts.iter().map(|(label, _)| selected.table().day_of(column, label)).collect();
-        let names =
-            names.unwrap_or_else(|| label_counts.iter().map(|(label, _)| label.to_string()).collect::<Vec<_>>());
-        let mut result = Self { group_of_label: Vec::new(), groups: Vec::new() };
-        let mut position_of_name: BTreeMap<String, usize> = BTreeMap::new();
-        for (name, (_, rows)) in names.into_iter().zip(label_counts) {
-            let next = position_of_name.len();
-            let position = *position_of_name.entry(name.clone()).or_insert(next);
-            match result.groups.get_mut(position) {
-                Some((_, group_rows)) => *group_rows += rows,
-                None => result.groups.push((name, *rows)),
-            }
-            result.group_of_label.push(position);
-        }
-        if result.groups.len() > MAX_GROUPS {
-            let why = format!("the column has {} values, and at most {MAX_GROUPS} are compared", result.groups.len());
-            return Err(Error::option("by", column, why));
-        }
-        Ok(result)
-    }
 }
 
 fn plan_features(
@@ -361,7 +324,7 @@ impl MeanComparison {
         &self,
         data: &FitData<'_, f64>,
         features: &StoredFeatures<'_, f64>,
-        GroupNames { group_of_label, groups: group_counts }: &GroupNames,
+        RowGroups { group_of_label, groups: group_counts }: &RowGroups,
     ) -> Result<Vec<GroupDifference>> {
         if group_counts.is_empty() {
             return Ok(Vec::new());
@@ -401,42 +364,4 @@ impl MeanComparison {
         order.into_iter().zip(corrected).for_each(|(i, corrected)| groups[i].corrected_p_value = Some(corrected));
         Ok(groups)
     }
-}
-
-/// Returns the columns whose means differ most from the means of the training rows, by the normal
-/// approximation: (mean − old mean)² / (s² (1/n + 1/m)) has one degree of freedom.
-fn moved_columns(metadata: &ModelMetadata, old_means: &[f64], inputs: &[ColumnMoments]) -> Vec<ColumnDifference> {
-    let is_binary = metadata.encoding.as_ref().map_or(Vec::new(), |encoding| encoding.binary_mask());
-    let mut columns: Vec<ColumnDifference> = Vec::new();
-    for (j, ((name, old_mean), new)) in metadata.features.iter().zip(old_means).zip(inputs).enumerate() {
-        if new.count < 2 {
-            continue;
-        }
-        let (change, is_level) = (new.mean - old_mean, is_binary.get(j) == Some(&true));
-        let variance = new.deviation().powi(2) * (1.0 / metadata.rows.max(1) as f64 + 1.0 / new.count as f64);
-        // a mean of equal values differs from them by rounding
-        let is_equal = change.abs() <= 1e-9 * (new.mean.abs() + old_mean.abs());
-        let p_value = match () {
-            () if is_equal => 1.0,
-            () if variance > 0.0 => ChiSquaredSum::gamma(1.0, 2.0).survival(change * change / variance).unwrap_or(1.0),
-            () => MIN_PROBABILITY,
-        };
-        let difference = (new.deviation() > 0.0 && !is_level).then(|| change / new.deviation());
-        columns.push(ColumnDifference {
-            column: name.clone(),
-            test: "z",
-            distance: if is_level { change.abs() } else { difference.map_or(0.0, f64::abs) },
-            p_value,
-            corrected_p_value: p_value,
-            level: is_level.then(|| name.clone()),
-            means: [*old_mean, new.mean],
-            difference,
-            missing: None,
-            histogram: None,
-        });
-    }
-    columns.sort_by(|a, b| a.p_value.total_cmp(&b.p_value).then(b.distance.total_cmp(&a.distance)));
-    let corrected = holm(&columns.iter().map(|column| column.p_value).collect::<Vec<_>>());
-    columns.iter_mut().zip(corrected).for_each(|(column, corrected)| column.corrected_p_value = corrected);
-    columns
 }
