@@ -10,7 +10,7 @@ use ksolve::job::{self, Scaling};
 use ksolve::predict::{Extras, Predictor};
 use ksolve::statistic;
 use kstore::{Missing, Selection};
-use std::path::PathBuf;
+use std::path::Path;
 
 /// Rejects options that the model determines.
 fn check_model_options(args: &TestArgs) -> Result<()> {
@@ -42,7 +42,7 @@ fn check_model_options(args: &TestArgs) -> Result<()> {
 }
 
 /// Compares the rows of a table with the training rows of a model of `mean`.
-pub(super) fn compare_with_model(model: &PathBuf, args: &TestArgs, run: &RunSettings) -> Result<TestReport> {
+pub(super) fn compare_with_model(model: &Path, args: &TestArgs, run: &RunSettings) -> Result<TestReport> {
     check_model_options(args)?;
     let select_args = SelectArgs { paths: args.data.paths[1..].to_vec(), ..args.data.clone() };
     if select_args.paths.is_empty() {
@@ -58,7 +58,7 @@ pub(super) fn compare_with_model(model: &PathBuf, args: &TestArgs, run: &RunSett
     let roles = Selection { group: group.clone(), ..Selection::default() };
     let selected = open::select_for_model(&mut predictor, &select_args, &[], roles)?;
     let outputs = args.report.iter().chain(&args.output);
-    output::protect_inputs(outputs, output::table_files(selected.table()).chain([model.as_path()]))?;
+    output::protect_inputs(outputs, output::table_files(selected.table()).chain([model]))?;
     let scratch = args.scratch.open()?;
     let job_run = scratch.iter().fold(run.job_run(), job::Run::scratch);
     let comparison = statistic::compare_with_model(AnyModel::load(model)?, &selected, &job_run.resources())?;
