@@ -105,7 +105,7 @@ mod tests {
         // column 0 separates cluster 0 from the others, as its copy 1 does; column 2 separates 1
         // from 2
         let candidates = [(0, vec![9.0, 0.0, 0.0]), (1, vec![9.1, 0.0, 0.0]), (2, vec![0.0, 3.0, -3.0])];
-        assert_eq!(separating_axes(&candidates, &[0.4, 0.3, 0.3]), [2, 1]);
+        assert_eq!(separating_axes(&candidates, &[0.6, 0.2, 0.2]), [1, 2]);
         assert_eq!(separating_axes(&candidates[..1], &[0.4, 0.3, 0.3]), [0]);
         assert_eq!(separating_axes(&[], &[1.0]), Vec::<usize>::new());
     }
