@@ -48,6 +48,8 @@ fn model() -> Model<f32> {
             landmarks: None,
             asinh: false,
             ranges: Vec::new(),
+            clusters: Vec::new(),
+            cluster_axes: Vec::new(),
             options: serde_json::Value::Null,
         },
         basis: Basis::Landmarks {

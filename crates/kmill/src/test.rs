@@ -1,26 +1,28 @@
 //! `kmill test`: tests whether two samples have the same distribution, or whether two sets of
 //! columns are independent.
 
+mod against_model;
+
 use crate::args::{CategoryArgs, RunArgs, RunSettings, ScratchArgs, SelectArgs, kernel_help, parse, with_descriptions};
-use crate::{Error, Result, open, progress::Progress};
+use crate::{Error, Result, open, output, progress::Progress};
 use clap::{Args, builder::PossibleValuesParser};
 use kapprox::{Kernel, map::MapSpec};
 use kfit::request::TrainOptions;
-use kreport::fit::{ResourceReport, describe_certificate};
-use kreport::table::{facts, format_count, number, rounded_kernel};
+use kreport::statistic::TestReport;
 use ksolve::Task;
 use ksolve::job::{self, Candidates, ElementType};
 use ksolve::job::{LandmarkSource, Scaling};
-use ksolve::statistic::{self, PValues, SampleKind, StatisticFamily, TestInput, TestOutcome};
-use kstore::{SelectedTable, Selection, condition::Condition};
-use std::{fmt, path::PathBuf};
+use ksolve::statistic::{self, SampleKind, StatisticFamily, TestInput};
+use kstore::{Missing, Part, SelectedTable, Selection, TestRows, TestRule, TestSpec, condition::Condition};
+use std::{path::PathBuf, sync::Arc};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     kmill test mmd january.parquet july.parquet\n  \
     kmill test mmd all.parquet --by 'station == 3' --features 'x*' --rank 200\n  \
     kmill test mmd a.npy b.npy --map exact --permutations 200\n  \
-    kmill test hsic all.parquet --features 'x*' --with y --json\n\n\
+    kmill test hsic all.parquet --features 'x*' --with y --json\n  \
+    kmill test mmd old.safetensors new.parquet --by day --report drift.html\n\n\
     A p-value is the probability of a statistic at least as large under the null hypothesis of equal \
     distributions, or of independence. Three are reported: by permutations, which is exact, by the \
     limit distribution, and by a gamma distribution.")]
@@ -36,15 +38,10 @@ pub(crate) struct TestArgs {
     #[command(flatten)]
     pub(crate) category: CategoryArgs,
     /// First sample of mmd: rows with 'column == value' (== != < <= > >=); the second sample is all
-    /// other rows
-    #[arg(
-        long,
-        value_name = "CONDITION",
-        value_parser = parse::condition,
-        conflicts_with = "condition",
-        help_heading = "Table"
-    )]
-    pub(crate) by: Option<Condition>,
+    /// other rows; --where selects the rows of both samples; with a model, the column whose values
+    /// divide the new rows into groups; dates and times are grouped by day
+    #[arg(long, value_name = "CONDITION|COLUMN", value_parser = parse_by, help_heading = "Table")]
+    pub(crate) by: Option<By>,
     /// Columns to compare with --features by hsic, as names or globs, comma-separated
     #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
     pub(crate) with: Vec<String>,
@@ -73,7 +70,7 @@ pub(crate) struct TestArgs {
     #[arg(long, value_name = "N|all", value_parser = parse::word::<Candidates>, help_heading = "Test")]
     pub(crate) candidates: Option<Candidates>,
     /// Number of random permutations of the rows; 0 for the limit distributions only
-    #[arg(long, value_name = "N", value_parser = parse::permutations, default_value = "1000", help_heading = "Test")]
+    #[arg(long, value_name = "N", value_parser = parse::permutations, default_value_t = DEFAULT_PERMUTATIONS, help_heading = "Test")]
     pub(crate) permutations: u64,
     /// Seed of all random choices
     #[arg(long, value_name = "N", value_parser = parse::parse_integer, default_value_t = 0, help_heading = "Test")]
@@ -81,10 +78,31 @@ pub(crate) struct TestArgs {
     /// Type of rows and features: f32 or f64 (sums are f64)
     #[arg(long, value_parser = parse::word::<ElementType>, default_value_t, value_name = "TYPE", help_heading = "Test")]
     pub(crate) precision: ElementType,
+    /// With a model: file of the witness function of each new row, negative for rows that are more
+    /// typical of the new rows
+    #[arg(short, long, value_name = "OUT", help_heading = "Run")]
+    pub(crate) output: Option<PathBuf>,
+    /// Also write an HTML page: p-values, and histograms of the columns that differ most
+    #[arg(long, value_name = "FILE.html", help_heading = "Run")]
+    pub(crate) report: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) scratch: ScratchArgs,
     #[command(flatten)]
     pub(crate) run: RunArgs,
+}
+
+/// What divides the rows: a condition or, for new rows that are compared with a model, a column.
+#[derive(Clone, Debug)]
+pub(crate) enum By {
+    Condition(Condition),
+    Column(String),
+}
+
+fn parse_by(text: &str) -> std::result::Result<By, String> {
+    match text.contains(['=', '<', '>', '!']) {
+        true => parse::condition(text).map(By::Condition),
+        false => parse::name(text).map(By::Column),
+    }
 }
 
 fn statistics() -> PossibleValuesParser {
@@ -96,24 +114,11 @@ fn statistics_help() -> String {
     format!("Statistic: {}", with_descriptions(entries))
 }
 
+const DEFAULT_PERMUTATIONS: u64 = 1000;
+
 /// Default number of features of each map. 300 suffice, because few eigenvalues of the covariance
 /// of the features matter to a test.
 const DEFAULT_RANK: usize = 300;
-
-#[derive(Clone, Debug, serde::Serialize)]
-pub(crate) struct TestReport {
-    pub statistic: &'static str,
-    /// Names of the columns of each kernel.
-    pub columns: Vec<Vec<String>>,
-    #[serde(flatten)]
-    pub outcome: TestOutcome,
-    pub permutations: u64,
-    pub map: String,
-    #[serde(flatten)]
-    pub resources: ResourceReport,
-    /// Type of rows and features: `f32` or `f64`.
-    pub precision: &'static str,
-}
 
 /// Two samples with the same columns, or one sample with two sets of columns.
 struct TestSamples {
@@ -139,11 +144,24 @@ impl TestSamples {
 pub(crate) fn run(args: &TestArgs, run: &RunSettings) -> Result<TestReport> {
     let family = statistic::by_name(&args.statistic);
     let family = family.expect("the parser accepts only the names of registered statistics");
+    let model = args.data.paths.first().filter(|path| ksolve::job::is_model_file(path));
     check_landmarks(args)?;
-    match args.precision {
-        ElementType::F32 => run_test::<f32>(family, args, run),
-        ElementType::F64 => run_test::<f64>(family, args, run),
+    if let Some(page) = &args.report {
+        output::check_page(page)?;
     }
+    if let (None, Some(output)) = (model, &args.output) {
+        let why = "only a test against a model writes a file of its rows";
+        return Err(Error::option("--output", output.display(), why, "omit it, or name a model of fit mean first"));
+    }
+    let report = match (model, args.precision) {
+        (Some(model), _) => against_model::compare_with_model(model, args, run),
+        (None, ElementType::F32) => run_test::<f32>(family, args, run),
+        (None, ElementType::F64) => run_test::<f64>(family, args, run),
+    }?;
+    if let Some(page) = &args.report {
+        report.page().write(page)?;
+    }
+    Ok(report)
 }
 
 fn run_test<T: kapprox::Real>(family: &StatisticFamily, args: &TestArgs, run: &RunSettings) -> Result<TestReport> {
@@ -151,6 +169,8 @@ fn run_test<T: kapprox::Real>(family: &StatisticFamily, args: &TestArgs, run: &R
         SampleKind::Samples => two_samples(args, &run.job_run())?,
         SampleKind::Columns => two_column_sets(args, &run.job_run())?,
     };
+    let files = samples.samples.iter().flat_map(|sample| output::table_files(sample.table()));
+    output::protect_inputs(&args.report, files)?;
     let options = train_options(args, &samples, &run.progress)?;
     let scratch = args.scratch.open()?;
     let job_run = scratch.iter().fold(run.job_run(), job::Run::scratch);
@@ -160,6 +180,10 @@ fn run_test<T: kapprox::Real>(family: &StatisticFamily, args: &TestArgs, run: &R
     Ok(TestReport {
         statistic: family.name,
         resources: run.resource_report(samples.bytes_read()),
+        dropped: dropped_rows(args, &samples.samples, &outcome.rows),
+        groups: Vec::new(),
+        output: None,
+        sample_names: sample_names(args),
         columns: samples.columns,
         outcome,
         permutations: args.permutations,
@@ -176,10 +200,20 @@ fn two_samples(args: &TestArgs, job: &job::Run<'_>) -> Result<TestSamples> {
         return Err(Error::option("--with", args.with.join(","), why, "omit it, or use hsic"));
     }
     let (text, paths) = (args.data.text.text_options(), &args.data.paths);
-    if let Some(by) = &args.by {
+    if let Some(By::Column(name)) = &args.by {
+        let why = "two samples are divided by a condition";
+        return Err(Error::option(
+            "--by",
+            name,
+            why,
+            "write 'column == value'; a model is compared by groups of a column",
+        ));
+    }
+    if let Some(By::Condition(by)) = &args.by {
         let (table, _) = open::table(paths, &text, &[])?;
+        let part = args.data.condition.clone().map(rows_where);
         let select_where = |condition: Condition, features: &[String]| {
-            table.select(&Selection { filter: Some(condition), ..selection(args, features) })
+            table.select(&Selection { filter: Some(condition), part: part.clone(), ..selection(args, features) })
         };
         let first_sample = select_where(by.clone(), &args.features)?;
         let second_sample = select_where(by.complement(), &first_sample.feature_columns())?;
@@ -199,6 +233,33 @@ fn two_samples(args: &TestArgs, job: &job::Run<'_>) -> Result<TestSamples> {
     encode_together(job, &first_sample, &second_sample)
 }
 
+/// Returns the rows that satisfy a condition, as a part of the table, next to which the selection
+/// has room for the condition that divides the samples.
+fn rows_where(condition: Condition) -> Part {
+    let spec = TestSpec::Where(condition.clone());
+    Part::Test(Arc::new(TestRows { spec, seed: 0, rule: TestRule::Where(condition) }))
+}
+
+/// Returns the number of rows that were skipped because of missing values. Returns `None` if
+/// `--where` selects the rows, because their number is then unknown.
+fn dropped_rows(args: &TestArgs, samples: &[SelectedTable], row_counts: &[u64]) -> Option<u64> {
+    if samples[0].missing() != Missing::Drop || args.data.condition.is_some() {
+        return None;
+    }
+    // `--by` divides the rows of one table
+    let tables = &samples[..if args.by.is_some() { 1 } else { samples.len() }];
+    let stored: u64 = tables.iter().map(|table| table.range().end - table.range().start).sum();
+    Some(stored.saturating_sub(row_counts.iter().sum()))
+}
+
+/// Returns the names of two samples: the condition and its opposite, or the names of the tables.
+fn sample_names(args: &TestArgs) -> Vec<String> {
+    match &args.by {
+        Some(By::Condition(by)) => vec![by.to_string(), by.complement().to_string()],
+        _ => args.data.paths.iter().map(|path| path.display().to_string()).collect(),
+    }
+}
+
 /// Encodes two samples alike: a category has a feature for each of its values in at least one of
 /// the samples.
 fn encode_together(job: &job::Run<'_>, first: &SelectedTable, second: &SelectedTable) -> Result<TestSamples> {
@@ -213,9 +274,9 @@ fn selection(args: &TestArgs, features: &[String]) -> Selection {
 
 /// Selects two sets of columns of the same rows.
 fn two_column_sets(args: &TestArgs, job: &job::Run<'_>) -> Result<TestSamples> {
-    if let Some(by) = &args.by {
+    if args.by.is_some() {
         let why = format!("{} compares columns of one sample", args.statistic);
-        return Err(Error::option("--by", by, why, "omit it, or use --where or mmd"));
+        return Err(Error::option("--by", "", why, "omit it, or use --where or mmd"));
     }
     if let Some(LandmarkSource::File(path)) = &args.landmarks {
         let why = format!("{} has two maps on different columns", args.statistic);
@@ -283,39 +344,4 @@ fn train_options(args: &TestArgs, samples: &TestSamples, progress: &Progress) ->
         seed: args.seed,
         ..TrainOptions::new(Task::Components, first_kernel, rank)
     })
-}
-
-impl fmt::Display for TestReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let TestOutcome { statistic: test_statistic, rows, kernels, ranks, passes, .. } = &self.outcome;
-        let rows: Vec<String> = rows.iter().map(|rows| format_count(*rows)).collect();
-        let columns: Vec<String> = self.columns.iter().map(|names| format_count(names.len() as u64)).collect();
-        let (rows, columns) = (rows.join(" and "), columns.join(" and "));
-        writeln!(f, "{} on {rows} rows, {columns} columns\n", self.statistic)?;
-        let mut lines: Vec<(&str, String)> = kernels.iter().map(|kernel| ("kernel", rounded_kernel(kernel))).collect();
-        let ranks: Vec<String> = ranks.iter().map(|rank| format_count(*rank as u64)).collect();
-        lines.push(match ranks.is_empty() {
-            true => ("features", "none: exact kernel".to_string()),
-            false => ("features", format!("{} ({})", ranks.join(" and "), self.map)),
-        });
-        let certificate = test_statistic.certificate.filter(|_| !ranks.is_empty());
-        lines.extend(certificate.map(|certificate| ("certificate", describe_certificate(&certificate))));
-        let [biased, unbiased] = [test_statistic.biased, test_statistic.unbiased].map(|value| number(value, 4));
-        lines.push((self.statistic, format!("{biased} biased, {unbiased} unbiased")));
-        lines.extend(test_statistic.alignment.map(|alignment| ("alignment", number(alignment, 4))));
-        let PValues { permutation, spectrum, gamma } = test_statistic.p_values;
-        let p_values = [
-            (permutation, format!("by {} permutations", format_count(self.permutations))),
-            (spectrum, "by the limit distribution (spectrum)".to_string()),
-            (gamma, "by the gamma distribution of the same mean and variance".to_string()),
-        ];
-        let mut title = "p-value";
-        for (value, method) in p_values.into_iter().filter_map(|(value, method)| Some((value?, method))) {
-            // 1e-12 is the resolution of the limit distributions
-            let value = if value <= 1e-12 { "below 1e-12".to_string() } else { number(value, 3) };
-            lines.push((title, format!("{value} {method}")));
-            title = "";
-        }
-        write!(f, "{}\n{}", facts(lines), facts(self.resources.facts(Some(*passes), None)))
-    }
 }

@@ -156,6 +156,31 @@ pub fn parse_ranks(text: &str) -> Result<Vec<usize>> {
     parse_values(text, parse, doubling_range, Ord::cmp)
 }
 
+/// Maximum number of counts in a list or range.
+const MAX_COUNTS: usize = 100;
+
+/// Parses a list of integers from 2, or a range of all integers from its start to its end. Returns
+/// them in ascending order and without duplicates.
+///
+/// ```
+/// assert_eq!(kmodel::grids::parse_counts("clusters", "2..5").unwrap(), [2, 3, 4, 5]);
+/// ```
+///
+/// # Errors
+/// [`Error::Option`] with the parameter's `name`, unless `text` is such a list or range of at most
+/// 100 integers.
+pub fn parse_counts(name: &'static str, text: &str) -> Result<Vec<usize>> {
+    let help = "give a list of whole numbers from 2 (2,4,8), or a range (2..8) of at most 100 numbers";
+    let invalid = |part: &str| Error::option(name, part.trim(), help);
+    let parse = |part: &str| part.trim().parse().ok().filter(|count| *count >= 2).ok_or_else(|| invalid(part));
+    let expand_range = |first: usize, last: usize| match first <= last && last - first < MAX_COUNTS {
+        true => Ok((first..=last).collect()),
+        false => Err(invalid(text)),
+    };
+    let counts = parse_values(text, parse, expand_range, Ord::cmp)?;
+    if counts.len() > MAX_COUNTS { Err(invalid(text)) } else { Ok(counts) }
+}
+
 fn doubling_range(first: usize, last: usize) -> Result<Vec<usize>> {
     if first > last {
         let range_text = format!("{first}..{last}");
@@ -182,6 +207,16 @@ mod tests {
         assert_eq!(format!("{:e} {:e} {:e}", grid[0], grid[1], grid[12]), "1e-9 3.1622776601683795e-9 1e-3");
         assert_eq!(parse_regularisation("lambda", "2e-3..1e-2").unwrap(), [2e-3, 2e-3 * 3.1622776601683795, 1e-2]);
         assert_eq!(parse_regularisation("lambda", "1e-3..1e-3").unwrap(), [1e-3]);
+    }
+
+    #[test]
+    fn counts_are_every_integer_of_a_range() {
+        assert_eq!(parse_counts("clusters", "8,2, 4,2").unwrap(), [2, 4, 8]);
+        assert_eq!(parse_counts("clusters", "2..2").unwrap(), [2]);
+        for wrong in ["1..8", "8..2", "2..8.5", "2,,4", "2..1000", "0,3", "a"] {
+            let message = parse_counts("clusters", wrong).unwrap_err().to_string();
+            assert!(message.contains("a range (2..8)"), "{wrong}: {message}");
+        }
     }
 
     #[test]

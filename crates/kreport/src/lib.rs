@@ -3,6 +3,7 @@
 //! Each report is a struct. Scripts rely on its JSON, which must stay stable; the text and the page
 //! show the same facts. The command and the Python package print these reports.
 
+pub mod clusters;
 pub mod curve;
 mod drawing;
 pub mod evaluate;
@@ -13,5 +14,6 @@ pub mod machine;
 pub mod output;
 pub mod page;
 pub mod plot;
+pub mod statistic;
 pub mod table;
 pub mod tune;

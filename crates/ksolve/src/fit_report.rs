@@ -2,9 +2,9 @@
 
 use crate::metric::{LengthScaleReport, LikelihoodReport};
 use crate::solver::parameter::{C, EXPOSURE};
-use crate::solver::{NamedValues, SolveMethod, by_name};
+use crate::solver::{ClusterCounts, NamedValues, SolveMethod, by_name};
 use crate::{Certificate, SurfaceCell};
-use kmodel::model::MetricReport;
+use kmodel::model::{ClusterProfile, MetricReport};
 use kstore::Label;
 use kstore::display::{format_count, format_number};
 use std::fmt;
@@ -101,6 +101,14 @@ pub struct FitReport {
     /// Further results of the solver, such as eigenvalues.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub figures: Vec<NamedValues>,
+    /// The numbers of clusters that were compared; `None` for a single number.
+    #[doc(hidden)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster_counts: Option<ClusterCounts>,
+    /// Descriptions of the clusters by their columns; empty for other tasks.
+    #[doc(hidden)]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub clusters: Vec<ClusterProfile>,
     /// Number of passes over the rows.
     pub passes: u64,
     /// Planned bytes of memory.

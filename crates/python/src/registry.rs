@@ -42,6 +42,7 @@ fn describe_parameter(parameter: &Parameter) -> serde_json::Value {
     let (kind, words): (&str, &[&str]) = match parameter.kind {
         ParameterKind::Flag => ("flag", &[]),
         ParameterKind::Count { .. } => ("count", &[]),
+        ParameterKind::Counts { .. } => ("counts", &[]),
         ParameterKind::Number(_) => ("number", &[]),
         ParameterKind::Choice(words) => ("word", words),
         ParameterKind::Regularisations { accepts_grid: true, .. } => ("penalties", &[]),

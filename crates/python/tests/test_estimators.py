@@ -434,6 +434,10 @@ def test_distances_to_cluster_centres():
     np.testing.assert_allclose(model.transform(X), np.sqrt(squares), atol=1e-6)
     assert np.array_equal(model.transform(X).argmin(axis=1), labels)
     assert list(model.get_feature_names_out()) == ["kernelkmeans0", "kernelkmeans1", "kernelkmeans2"]
+    # several numbers of clusters are compared
+    for counts in (range(2, 5), [2, 3, 4], "2..4"):
+        chosen = kmill.KernelKMeans(n_clusters=counts, gamma=0.1, rank=200, precision="f64").fit(X)
+        assert len(chosen.get_feature_names_out()) == 3
 
 
 def test_svr_converges_to_the_optimum_of_scikit_learn():

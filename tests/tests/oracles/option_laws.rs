@@ -63,6 +63,7 @@ fn values(parameter: &Parameter) -> Vec<String> {
     let words: &[&str] = match parameter.kind {
         ParameterKind::Flag => &["true"],
         ParameterKind::Count { .. } => &["2"],
+        ParameterKind::Counts { .. } => &["2", "2..4"],
         ParameterKind::Number(_) => &["0.5"],
         ParameterKind::Choice(words) => words,
         ParameterKind::Regularisations { .. } => &["1e-2", "1e-4,1e-2"],

@@ -213,6 +213,94 @@ fn spectral_clustering_finds_rings() {
     assert!(!same_partition(&found("kmeans"), &truth), "k-means finds them too: the rings test nothing");
 }
 
+/// Returns the mean silhouette of rows in feature space, from kernel values.
+fn mean_silhouette(k: &kmill_tests::kernels::Kernel, x: &[Vec<f64>], labels: &[usize]) -> f64 {
+    let distance = |a: &Vec<f64>, b: &Vec<f64>| (k(a, a) + k(b, b) - 2.0 * k(a, b)).max(0.0).sqrt();
+    let silhouette = |i: usize| {
+        let mean_distance = |cluster: usize| {
+            let others = (0..x.len()).filter(|j| *j != i && labels[*j] == cluster);
+            let distances: Vec<f64> = others.map(|j| distance(&x[i], &x[j])).collect();
+            distances.iter().sum::<f64>() / distances.len() as f64
+        };
+        let clusters = labels.iter().max().unwrap() + 1;
+        let within = mean_distance(labels[i]);
+        let nearest = (0..clusters).filter(|c| *c != labels[i]).map(mean_distance).fold(f64::INFINITY, f64::min);
+        (nearest - within) / nearest.max(within)
+    };
+    (0..x.len()).map(silhouette).sum::<f64>() / x.len() as f64
+}
+
+#[test]
+fn a_range_of_clusters_keeps_the_number_of_the_largest_silhouette() {
+    let golden = golden();
+    let k = kmill_tests::kernels::kernel(&golden.kernel);
+    let starts = Options::new().set("starts", 20);
+    let ranged = fit(&golden, "kmeans", Task::Clusters, &starts.clone().set("clusters", "2..4"), |_| true);
+    let counts = ranged.report.cluster_counts.as_ref().unwrap();
+    assert_eq!((&counts.clusters[..], counts.sampled_rows, counts.silhouette_rows), (&[2, 3, 4][..], 150, 150));
+    let mut best = (f64::NEG_INFINITY, 0);
+    for (i, clusters) in counts.clusters.iter().enumerate() {
+        let single = fit(&golden, "kmeans", Task::Clusters, &starts.clone().set("clusters", clusters), |_| true);
+        // the sample has all rows, so that the clusters of the sample are those of the fit
+        let labels = groups(golden.x.iter().map(|x| predict(&single, &golden.kernel, x)));
+        let silhouette = mean_silhouette(&k, &golden.x, &labels);
+        close(counts.silhouette[i], silhouette, 1e-8, "silhouette");
+        close(counts.mean_squared_distance[i], figure(&single, "mean squared distance")[0], 1e-9, "squares");
+        assert!(counts.stability[i].unwrap() <= 1.0);
+        if silhouette > best.0 {
+            best = (silhouette, *clusters);
+        }
+        if *clusters == counts.chosen {
+            assert!(ranged.model.coefficients == single.model.coefficients, "other bits than {clusters} clusters");
+        }
+    }
+    assert_eq!(counts.chosen, best.1);
+    // three rings: the embedding has three points, so that three clusters have silhouette 1
+    let ring = |i: usize| {
+        let (radius, angle) = ((i % 3) as f64 * 2.0 + 1.0, i as f64 * 2.399_963);
+        vec![radius * angle.cos(), radius * angle.sin(), 0.0]
+    };
+    let rings = Golden {
+        kernel: "gaussian(sigma=0.4)".to_string(),
+        x: (0..300).map(ring).collect(),
+        y: vec![0.0; 300],
+        ..golden
+    };
+    let spectral = fit(&rings, "spectral", Task::Clusters, &Options::new().set("clusters", "2..5"), |_| true);
+    let counts = spectral.report.cluster_counts.unwrap();
+    assert!(counts.chosen == 3 && counts.silhouette[1] > 0.99 && counts.stability[1].unwrap() > 0.99, "{counts:?}");
+}
+
+#[test]
+fn clusters_are_described_by_their_columns_and_typical_rows() {
+    let golden = golden();
+    let k = kmill_tests::kernels::kernel(&golden.kernel);
+    let trained = fit(&golden, "kmeans", Task::Clusters, &Options::new().set("clusters", 3), |_| true);
+    let labels = groups(golden.x.iter().map(|x| predict(&trained, &golden.kernel, x)));
+    let mean = |j: usize, rows: &[usize]| rows.iter().map(|i| golden.x[*i][j]).sum::<f64>() / rows.len() as f64;
+    let all: Vec<usize> = (0..golden.x.len()).collect();
+    assert_eq!(trained.model.metadata.clusters, trained.report.clusters);
+    for (cluster, profile) in trained.report.clusters.iter().enumerate() {
+        let members: Vec<usize> = all.iter().copied().filter(|i| labels[*i] == cluster).collect();
+        assert_eq!(profile.rows, members.len() as u64);
+        close(profile.fraction, members.len() as f64 / all.len() as f64, 1e-12, "fraction");
+        assert!(!profile.columns.is_empty());
+        for column in &profile.columns {
+            let j: usize = column.column[1..].parse().unwrap();
+            let variance =
+                all.iter().map(|i| (golden.x[*i][j] - mean(j, &all)).powi(2)).sum::<f64>() / all.len() as f64;
+            close(column.mean, mean(j, &members), 1e-9, "mean");
+            close(column.mean_of_all, mean(j, &all), 1e-9, "mean of all");
+            close(column.difference, (mean(j, &members) - mean(j, &all)) / variance.sqrt(), 1e-9, "difference");
+        }
+        let group: Vec<&Vec<f64>> = members.iter().map(|i| &golden.x[*i]).collect();
+        let mut nearest = members.clone();
+        nearest.sort_by(|a, b| from_mean(&k, &golden.x[*a], &group).total_cmp(&from_mean(&k, &golden.x[*b], &group)));
+        let expected: Vec<u64> = nearest[..3].iter().map(|i| *i as u64).collect();
+        assert_eq!(profile.typical_rows, expected, "cluster {cluster}");
+    }
+}
+
 #[test]
 fn more_clusters_than_points_are_refused() {
     let twins = Golden {

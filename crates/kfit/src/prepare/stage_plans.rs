@@ -342,6 +342,22 @@ pub fn plan_feature_pass(stage_name: &str, size: &ProblemSize, pass_shape: PassS
         .term("products of the threads", size.threads * (4 << 20), "lower `threads`")
 }
 
+/// Plans the pass that describes `k` clusters by the columns of their rows, which are read in f64.
+pub(crate) fn plan_cluster_profiles(size: &ProblemSize, pass_shape: PassShape, k: usize, budget: usize) -> MemoryPlan {
+    let (p, columns, lanes) = (size.map.p, size.input_columns, pass_shape.gram_lanes);
+    let table_size = &ProblemSize { d: columns, ..size.clone() };
+    let state_count = kstore::pass::state_count(lanes, size.n.div_ceil(pass_shape.segment_rows));
+    let feature_bytes = size.map.footprint.bytes_for(pass_shape.tile_rows) - size.map.footprint.fixed
+        + pass_shape.tile_rows * ((p + columns + size.d) * size.element_bytes + 8 * (2 * k + 1));
+    add_row_terms(base_plan("cluster profiles", size, budget), table_size, pass_shape, lanes, 8)
+        .term("feature map", size.map.footprint.fixed, REMEDY_LOWER_RANK)
+        .term("features of a tile", lanes * feature_bytes + strip_bytes(size), REMEDY_LOWER_RANK)
+        .term("features of a strip", size.threads * STRIP_ROWS * 8 * p, REMEDY_LOWER_RANK)
+        .term("functions of the clusters", 3 * 8 * 2 * k * p, "lower `clusters`")
+        .term("sums of the columns", state_count * 8 * (2 * k + 1) * (columns + 4), "lower `clusters`")
+        .term("products of the threads", size.threads * (4 << 20), "lower `threads`")
+}
+
 /// Returns the name and the remedy of the plan's term for the Gram matrices. The name mentions the
 /// folds (or classes) only if there are several.
 fn gram_term(size: &ProblemSize, copies: &str) -> (String, &'static str) {

@@ -9,17 +9,17 @@
 //! ```
 //!
 //! This is the cluster with the nearest centroid. So clusters are predicted like classes. The
-//! module [`lloyd`] describes the algorithm and the cost.
+//! module [`clustering`] describes the algorithm and the cost.
 //!
 //! References: Schölkopf, Smola, Müller, "Nonlinear component analysis as a kernel eigenvalue
 //! problem", Neural Computation 10, 1998, section 5; Wang, Gittens, Mahoney, "Scalable kernel
 //! k-means clustering with Nyström approximation", JMLR 20, 2019.
 
-use super::lloyd::{self, ClusteringOptions, PointSpace};
+use super::clustering::{self, ClusteringOptions, PointSpace};
 use super::parameter::{CLUSTERS, STARTS, TOLERANCE, WEIGHTS};
 use super::{NamedValues, Solution, Solver, SolverFamily, SolverProperties};
 use crate::features::{FitData, GatherOptions, StoredFeatures};
-use crate::request::{PassShape, ProblemSize};
+use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
 use crate::{Result, Task};
 use kapprox::Real;
 use kstore::MemoryPlan;
@@ -32,7 +32,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     |settings| Ok(Box::new(KernelKMeans { options: ClusteringOptions::new(settings)? })),
 );
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct KernelKMeans {
     options: ClusteringOptions,
 }
@@ -43,24 +43,31 @@ impl<T: Real> Solver<T> for KernelKMeans {
     }
 
     fn plan(&self, plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape) -> MemoryPlan {
-        lloyd::plan(plan, size, pass_shape, size.map.p, self.options.cluster_count)
+        self.options.plan(plan, size, pass_shape, size.map.p)
+    }
+
+    fn stages(&self, _: RowAccess, request: &FitRequest<'_>) -> Result<(PassShape, Vec<Stage>)> {
+        let add_solver = |plan, pass_shape| Solver::<T>::plan(self, plan, &request.size, pass_shape);
+        Ok(clustering::stages(&self.options, request, &add_solver))
     }
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Solution<T>> {
         let space = PointSpace { projection: None, is_spherical: false };
         let (features, gathered) = StoredFeatures::gather(data, GatherOptions::default())?;
-        let clusters = lloyd::cluster(data, &features, space, self.options)?;
+        let (k, cluster_counts) = clustering::choose_count(data, &features, &self.options, &|_| space)?;
+        let clusters = clustering::cluster(data, &features, space, (k, self.options.start_count))?;
         let half_squared_norm = |j: usize| clusters.centroids.col(j).iter().map(|v| v * v).sum::<f64>() / 2.0;
         let figures = vec![
             NamedValues::single("mean squared distance", clusters.inertia / features.weight_outside(None)),
             NamedValues { name: "rows of each cluster", values: clusters.cluster_weights },
         ];
         Ok(Solution {
-            intercept: (0..self.options.cluster_count).map(|j| -half_squared_norm(j)).collect(),
+            intercept: (0..k).map(|j| -half_squared_norm(j)).collect(),
             weights: clusters.centroids,
             certificate: gathered.certificate,
             figures,
-            passes: 1 + clusters.passes,
+            passes: 1 + u64::from(cluster_counts.is_some()) + clusters.passes,
+            cluster_counts,
             ..Solution::default()
         })
     }

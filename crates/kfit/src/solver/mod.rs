@@ -11,6 +11,7 @@
 
 mod centred_moments;
 mod class_weight;
+mod clustering;
 mod cross_validation;
 pub(crate) mod cv_error;
 mod embedding;
@@ -28,7 +29,6 @@ mod kpca;
 mod kpca_l1;
 mod laplacian;
 mod lle;
-mod lloyd;
 mod logistic;
 mod mds;
 mod mean;
@@ -57,6 +57,8 @@ pub use cross_validation::EACH_PENALTY_SUFFIX;
 pub use family::{AnySolver, Solver, SolverFamily, SolverProperties};
 use family::{check_stop, reject_if};
 pub use parameter::{Options, Parameter, ParameterValue, Regularisation, Settings};
+#[doc(hidden)]
+pub use solution::ClusterCounts;
 pub use solution::mse_and_r2;
 pub use solution::{FoldFunctions, NamedValues, Projection, Solution, SolveMethod};
 

@@ -66,8 +66,33 @@ pub struct Solution<T> {
     pub train_score: Option<(f64, Option<f64>)>,
     /// Further numbers for the report, such as eigenvalues, gradient norm or duality gap.
     pub figures: Vec<NamedValues>,
+    /// The numbers of clusters that were compared; `None` for a single number.
+    pub cluster_counts: Option<ClusterCounts>,
+    /// Directions A, p x q, if rows are clustered by the directions Aᵀφ/‖Aᵀφ‖; `None` if they are
+    /// clustered by their features φ.
+    pub cluster_projection: Option<Mat<f64>>,
     /// Number of passes over the rows.
     pub passes: u64,
+}
+
+/// The numbers of clusters that a fit compared on a sample of the rows.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
+pub struct ClusterCounts {
+    /// Numbers of clusters, ascending.
+    pub clusters: Vec<usize>,
+    /// Mean squared distance of the sampled rows from their centroids, for each number.
+    pub mean_squared_distance: Vec<f64>,
+    /// Mean silhouette, for each number.
+    pub silhouette: Vec<f64>,
+    /// Mean adjusted Rand index of the clusterings of two halves of the sample, for each number;
+    /// `None` if a half has too few distinct rows.
+    pub stability: Vec<Option<f64>>,
+    /// The number with the largest silhouette.
+    pub chosen: usize,
+    /// Number of rows of the sample.
+    pub sampled_rows: usize,
+    /// Number of rows of the sample whose silhouettes are computed.
+    pub silhouette_rows: usize,
 }
 
 impl<T> Default for Solution<T> {
@@ -96,6 +121,8 @@ impl<T> Default for Solution<T> {
             loo_mse: None,
             train_score: None,
             figures: Vec::new(),
+            cluster_counts: None,
+            cluster_projection: None,
             passes: 0,
         }
     }

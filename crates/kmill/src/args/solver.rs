@@ -75,7 +75,7 @@ fn parameter_arg(parameter: &'static Parameter) -> Arg {
         Arg::new(parameter.name).long(option_name(parameter)).help(parameter_help(parameter)).help_heading("Solver");
     let value_name = match parameter.kind {
         ParameterKind::Flag => return arg.action(ArgAction::SetTrue),
-        ParameterKind::Count { .. } => "N",
+        ParameterKind::Count { .. } | ParameterKind::Counts { .. } => "N",
         ParameterKind::Number(_) => "NUMBER",
         ParameterKind::Choice(_) => "WORD",
         ParameterKind::ClassWeights => "WEIGHTS",

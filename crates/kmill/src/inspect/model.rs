@@ -1,5 +1,6 @@
 //! The contents of a model, as `kmill inspect` shows them.
 
+use kreport::clusters::describe_clusters;
 use kreport::fit::{DISTANCE_DESCRIPTION, describe_certificate, describe_neighbours};
 use kreport::importance::{bars, describe_metric, importance};
 use kreport::table::{self, facts, format_count, rounded_kernel, short_lambda};
@@ -101,6 +102,9 @@ impl fmt::Display for ModelReport {
         lines.push(("features", features));
         write!(f, "{}", facts(lines))?;
         metadata.lambda.map_or(Ok(()), |_| writeln!(f, "\n{}", self.lambda_convention))?;
+        if !metadata.clusters.is_empty() {
+            write!(f, "\n{}", describe_clusters(&metadata.clusters))?;
+        }
         match &self.metric {
             Some(metric) => {
                 let columns = metadata.encoding.iter().flat_map(|encoding| encoding.columns());

@@ -35,6 +35,8 @@ fn card(targets: &[&str], classes: Vec<Label>) -> ModelMetadata {
         landmarks: Some("uniform".to_string()),
         asinh: false,
         ranges: Vec::new(),
+        clusters: Vec::new(),
+        cluster_axes: Vec::new(),
         options: serde_json::json!({"scale": "standard"}),
     }
 }

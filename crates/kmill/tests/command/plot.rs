@@ -188,6 +188,13 @@ fn groups_are_the_colours_of_the_rows_and_predictions_are_drawn_alike() {
         (report, std::fs::read_to_string(at.join("p.svg")).unwrap())
     };
     ok(at, "fit kmeans t.csv --features a,b,c,d --clusters 3 --starts 5 --rank 50 -o four -q --json");
+    // without axes the picture shows two columns that separate the clusters: b, and a or its copy c
+    let (report, svg) = picture("plot four t.csv");
+    let axes = [&report["x"], &report["y"]].map(|axis| axis.as_str().unwrap());
+    assert!(axes.contains(&"b") && (axes.contains(&"a") || axes.contains(&"c")), "{report}");
+    assert!((0..3).all(|k| rows(&svg, &format!("c{k}")) == 100), "{svg}");
+    let (report, _) = picture("plot four t.csv --y d");
+    assert!(axes.contains(&report["x"].as_str().unwrap()) && report["y"] == "d", "{report}");
     let (report, svg) = picture("plot four t.csv --x a --y b");
     assert_eq!((&report["drawn"], &report["rows"]), (&300.into(), &300.into()));
     // all four columns determine the cluster, and no plane through a mean is shaded
@@ -233,6 +240,41 @@ fn groups_are_the_colours_of_the_rows_and_predictions_are_drawn_alike() {
     ] {
         let (code, _, text) = kmill(at, line);
         assert!(code == 1 && text.contains(why) && text.lines().count() == 1, "{line}: {text}");
+    }
+}
+
+#[test]
+fn a_range_of_clusters_is_compared_and_each_cluster_is_described() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    groups(at);
+    let line = "fit kmeans t.csv --features a,b,c,d,kind --clusters 2..5 --starts 5 --rank 50";
+    let fit = ok(at, &format!("{line} -o m --report m.html --json"));
+    let counts = &fit["cluster_counts"];
+    assert_eq!((&counts["clusters"], &counts["chosen"]), (&serde_json::json!([2, 3, 4, 5]), &3.into()), "{fit}");
+    let clusters = fit["clusters"].as_array().unwrap();
+    assert_eq!(clusters.len(), 3, "{fit}");
+    for cluster in clusters {
+        assert_eq!((&cluster["rows"], cluster["typical_rows"].as_array().unwrap().len()), (&100.into(), 3), "{fit}");
+        // every cluster has one kind, and a third of all rows have it
+        let columns = cluster["columns"].as_array().unwrap();
+        let kind = columns.iter().find(|column| column["column"].as_str().unwrap().starts_with("kind=")).unwrap();
+        let number = |name: &str| kind[name].as_f64().unwrap();
+        assert!((number("lift") - 3.0).abs() < 1e-9 && (number("mean") - 1.0).abs() < 1e-12, "{kind}");
+    }
+    let page = std::fs::read_to_string(at.join("m.html")).unwrap();
+    assert!(page.contains("id=\"clusters\"") && page.contains("<h2>Clusters</h2>") && page.contains("kind=kind1"));
+    // the model has the same description, which threads and budget do not change
+    let model = ok(at, "inspect m --json");
+    assert_eq!(model["clusters"], fit["clusters"]);
+    let again = ok(at, &format!("{line} --threads 1 --memory 200MiB -o n --json"));
+    assert_eq!((&again["clusters"], &again["cluster_counts"]), (&fit["clusters"], &fit["cluster_counts"]));
+    let spectral =
+        ok(at, "fit spectral t.csv --features a,b --clusters 2,3,4 --kernel gaussian(sigma=1) --rank 50 -o s --json");
+    assert_eq!((&spectral["cluster_counts"]["chosen"], &spectral["clusters"][0]["rows"]), (&3.into(), &100.into()));
+    for wrong in ["1..4", "4..2", "2..400"] {
+        let (code, _, text) = kmill(at, &format!("fit kmeans t.csv --features a,b --clusters {wrong} -o x"));
+        assert!(code != 0 && text.contains("a range (2..8)"), "{wrong}: {text}");
     }
 }
 

@@ -35,10 +35,114 @@ fn two_samples_from_two_tables_or_one() {
     assert!(exact["p_values"]["spectrum"].is_null() && p(&exact, "permutation") > 0.01, "{exact}");
     refused(at, "test mmd a.parquet", 1, "two tables");
     refused(at, "test mmd a.parquet b.parquet --with y", 1, "omit it, or use hsic");
-    refused(at, "test mmd a.parquet --by x0>0.5 --where x1>0.5", 2, "cannot be used with");
+    // --where selects the rows of both samples
+    let part = ok(at, "test mmd a.parquet --by x0>0.5 --where x1>0.5 --rank 20 --permutations 9 --json");
+    let part_rows = part["rows"][0].as_u64().unwrap() + part["rows"][1].as_u64().unwrap();
+    assert!((1300..1700).contains(&part_rows), "{part}");
+    refused(at, "test mmd a.parquet --by x0", 1, "a model is compared by groups of a column");
+    refused(at, "test mmd a.parquet b.parquet -o w.csv", 1, "name a model of fit mean first");
     refused(at, "test mdm a.parquet b.parquet", 2, "mmd");
     refused(at, "test mmd a.parquet --by x0>7", 1, "at least 2 rows");
     refused(at, "test mmd a.parquet b.parquet --memory 30MiB", 1, "memory");
+}
+
+/// Writes rows of two numbers, a kind and a day; on the last of four days the first number is 2
+/// more.
+fn days(at: &Path, name: &str, first: usize, count: usize, last_shift: f64) {
+    let row = |i: usize| {
+        let (day, wave) = ((i - first) * 4 / count, |factor: f64| (i as f64 * factor).sin());
+        let a = wave(1.3) + if day == 3 { last_shift } else { 0.0 };
+        format!("{a},{},{},d{day}\n", wave(2.7), ["x", "y", "z"][i * 7 % 13 % 3])
+    };
+    let rows: String = (first..first + count).map(row).collect();
+    std::fs::write(at.join(name), format!("a,b,kind,day\n{rows}")).unwrap();
+}
+
+#[test]
+fn drift_names_the_columns_and_the_days_that_moved() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    days(at, "old.csv", 0, 600, 0.0);
+    days(at, "new.csv", 5000, 400, 2.0);
+    let two = ok(at, "test mmd old.csv new.csv --features a,b,kind --rank 60 --permutations 99 --report p.html --json");
+    let columns = two["column_tests"].as_array().unwrap();
+    assert_eq!((columns.len(), &columns[0]["column"]), (3, &"a".into()), "{two}");
+    assert!(columns[0]["corrected_p_value"].as_f64().unwrap() < 1e-6, "{two}");
+    assert!(columns[1..].iter().all(|column| column["corrected_p_value"].as_f64().unwrap() > 0.05), "{two}");
+    assert!((0.55..0.8).contains(&two["auc"].as_f64().unwrap()), "{two}");
+    let page = std::fs::read_to_string(at.join("p.html")).unwrap();
+    assert!(page.contains("id=\"column-0\"") && page.contains("<h2>Columns</h2>"), "{page}");
+    // rows with a missing value are counted
+    std::fs::write(at.join("gaps.csv"), "a,b,kind,day\n0.5,,x,d0\n1,0.2,y,d0\n0.1,0.3,z,d1\n").unwrap();
+    let gaps = ok(at, "test mmd old.csv gaps.csv --features a,b --missing drop --rank 20 --permutations 9 --json");
+    assert_eq!((&gaps["dropped"], &gaps["rows"][1]), (&1.into(), &2.into()), "{gaps}");
+    // a model of the old rows suffices
+    ok(at, "fit mean old.csv --features a,b,kind --rank 60 -o m -q --json");
+    let same = ok(at, "test mmd m old.csv --json");
+    assert!(same["biased"].as_f64().unwrap() < 1e-7 && same["column_tests"][0]["p_value"] == 1.0, "{same}");
+    let drift = ok(at, "test mmd m new.csv --by day -o w.csv --report d.html --json");
+    assert!(p(&drift, "spectrum") < 1e-6 && drift["column_tests"][0]["column"] == "a", "{drift}");
+    assert!((0.2..0.5).contains(&drift["witness_difference"].as_f64().unwrap()), "{drift}");
+    let groups = drift["groups"].as_array().unwrap();
+    let p_values: Vec<f64> = groups.iter().map(|day| day["corrected_p_value"].as_f64().unwrap()).collect();
+    assert!(p_values.len() == 4 && p_values[3] < 1e-6 && p_values[..3].iter().all(|p| *p > 0.05), "{drift}");
+    let written = std::fs::read_to_string(at.join("w.csv")).unwrap();
+    let scores: Vec<(&str, f64)> = written
+        .lines()
+        .skip(1)
+        .map(|line| line.split_once(',').map(|(day, score)| (day, score.parse().unwrap())).unwrap())
+        .collect();
+    for (group, day) in groups.iter().zip(["d0", "d1", "d2", "d3"]) {
+        let values: Vec<f64> = scores.iter().filter(|(label, _)| *label == day).map(|(_, score)| *score).collect();
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        assert!((mean - group["witness"].as_f64().unwrap()).abs() < 1e-6, "{day}: {mean} {group}");
+    }
+    assert!(std::fs::read_to_string(at.join("d.html")).unwrap().contains("id=\"witness\""));
+    // times are grouped by day, as texts and as a column of times
+    let new = std::fs::read_to_string(at.join("new.csv")).unwrap();
+    let hour = |(i, line): (usize, &str)| match line.rsplit_once(",d").filter(|_| i > 0) {
+        Some((values, day)) => {
+            format!("{values},2024-01-0{}T{:02}:30:00\n", 1 + day.parse::<usize>().unwrap(), i % 24)
+        }
+        None => format!("{line}\n"),
+    };
+    std::fs::write(at.join("times.csv"), new.lines().enumerate().map(hour).collect::<String>()).unwrap();
+    for types in ["", " --types day=date"] {
+        let times = ok(at, &format!("test mmd m times.csv --by day{types} --json"));
+        let names: Vec<&str> =
+            times["groups"].as_array().unwrap().iter().map(|day| day["group"].as_str().unwrap()).collect();
+        assert_eq!(names, ["2024-01-01", "2024-01-02", "2024-01-03", "2024-01-04"], "{types}");
+        assert_eq!(times["groups"][3]["biased"], drift["groups"][3]["biased"]);
+    }
+    refused(at, "test mmd m new.csv --rank 20", 1, "the model determines");
+    refused(at, "test mmd m new.csv --by day==d3", 1, "names the column of the groups");
+    refused(at, "test mmd m", 1, "name a table after the model");
+    ok(at, "fit kpca old.csv --features a,b --rank 20 -o k -q --json");
+    refused(at, "test mmd k new.csv", 1, "fit mean on the old rows");
+}
+
+#[test]
+fn the_distance_from_a_model_is_that_of_its_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    days(at, "old.csv", 0, 80, 0.0);
+    ok(
+        at,
+        "fit mean old.csv --features a,b --scale none --kernel gaussian(sigma=0.7) --rank 80 --precision f64 -o m -q --json",
+    );
+    // the rows of the test are landmarks, so that the map is exact on them
+    let part = ok(at, "test mmd m old.csv --rows ..25 --json");
+    let text = std::fs::read_to_string(at.join("old.csv")).unwrap();
+    let x: Vec<Vec<f64>> =
+        text.lines().skip(1).map(|line| line.split(',').take(2).map(|v| v.parse().unwrap()).collect()).collect();
+    let mean = |a: &[Vec<f64>], b: &[Vec<f64>]| {
+        let k = |a: &[f64], b: &[f64]| (-((a[0] - b[0]).powi(2) + (a[1] - b[1]).powi(2)) / (2.0 * 0.49)).exp();
+        let sum: f64 = a.iter().map(|a| b.iter().map(|b| k(a, b)).sum::<f64>()).sum();
+        sum / (a.len() * b.len()) as f64
+    };
+    let expected = mean(&x, &x) + mean(&x[..25], &x[..25]) - 2.0 * mean(&x, &x[..25]);
+    let found = part["biased"].as_f64().unwrap();
+    assert!((found - expected).abs() < 1e-9, "{found} against {expected}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The metadata of a model: options, names and classes; and the kinds of intercept.
 
+use super::ClusterProfile;
 use crate::{Certificate, Link, RegressionLoss, Result, Task};
 use faer::Mat;
 use kapprox::Kernel;
@@ -83,6 +84,15 @@ pub struct ModelMetadata {
     /// if they are not clipped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ranges: Vec<[f64; 2]>,
+    /// Descriptions of the clusters by their columns, in the order of the clusters; empty for other
+    /// models, and for models of earlier versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[doc(hidden)]
+    pub clusters: Vec<ClusterProfile>,
+    /// The features of a picture of the clusters, by which they are best separated.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[doc(hidden)]
+    pub cluster_axes: Vec<String>,
     /// Other options that define the result, under the caller's names.
     pub options: serde_json::Value,
 }

@@ -10,6 +10,7 @@
 
 mod basis;
 mod basis_transform;
+mod cluster_profile;
 mod ensemble;
 mod file;
 mod leaves;
@@ -22,6 +23,7 @@ mod predict;
 pub use basis::Basis;
 pub use basis::needs_f64_for;
 pub use basis_transform::BasisTransform;
+pub use cluster_profile::{ClusterProfile, DistinctiveColumn};
 pub use leaves::{BasisFunctions, Leaves};
 pub use load::MAX_HEADER_BYTES;
 pub(crate) use metadata::is_zero;

@@ -1,6 +1,7 @@
 //! The report of a fit as an HTML page: the surface, the certificate, the scaling and the times.
 
 use super::{FitReport, TestSetReport};
+use crate::clusters;
 use crate::evaluate;
 use crate::importance;
 use crate::page::{self, Axis, Chart, DataPoint, MAX_FEATURES, Page, Scale, Section, Series};
@@ -22,6 +23,7 @@ impl FitReport {
         sections.extend(
             fit.metric.as_ref().map(|metric| Section::new("Metric", metric_html(metric, &self.coded_columns()))),
         );
+        sections.extend(clusters::sections(fit.cluster_counts.as_ref(), &fit.clusters));
         sections.push(Section::new("Data", self.data_html()));
         sections.extend(self.test_set.iter().flat_map(TestSetReport::sections));
         sections.push(self.run_section());

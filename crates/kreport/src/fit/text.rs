@@ -1,6 +1,7 @@
 //! The report of a fit as text, and the facts that it shares with the page.
 
 use super::FitReport;
+use crate::clusters::{describe_clusters, describe_counts};
 use crate::evaluate::percent_with_error;
 use crate::fit::Verbosity;
 use crate::importance::{bars, describe_metric, importance, most_important_line, slopes};
@@ -181,6 +182,10 @@ impl fmt::Display for FitReport {
         writeln!(f, "\n{}", facts(self.result_facts()))?;
         if let Some(metric) = fit.metric.as_ref().filter(|_| is_verbose) {
             writeln!(f, "{}", bars("importance", &importance(metric, &self.coded_columns())))?;
+        }
+        fit.cluster_counts.iter().try_for_each(|counts| writeln!(f, "{}", describe_counts(counts)))?;
+        if !fit.clusters.is_empty() {
+            writeln!(f, "{}", describe_clusters(&fit.clusters))?;
         }
         if !fit.importance.is_empty() {
             writeln!(f, "{}", bars("slope", &slopes(&fit.importance, &self.coded_columns())))?;

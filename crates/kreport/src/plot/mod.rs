@@ -163,8 +163,17 @@ impl Plot {
 }
 
 fn resolve_axes(metadata: &ModelMetadata, plot: &Plot) -> Result<Axes> {
+    let position = |name: &String| metadata.features.iter().position(|feature| feature == name);
+    // the features that separate the clusters best, without the feature of the other axis
+    let separating = |default: usize| {
+        let other = if default == 0 { &plot.y } else { &plot.x };
+        let mut free = metadata.cluster_axes.iter().filter(|name| other.as_ref() != Some(*name));
+        let index = if other.is_some() { 0 } else { default };
+        free.nth(index).and_then(position)
+    };
     let feature_index = |option: &'static str, requested: &Option<String>, default: usize| match requested {
         None if metadata.features.len() == 2 => Ok(default),
+        None if separating(default).is_some() => Ok(separating(default).unwrap_or(default)),
         None => {
             let why = format!("the model has {} features, and a picture shows two", metadata.features.len());
             let example_text =
@@ -175,7 +184,7 @@ fn resolve_axes(metadata: &ModelMetadata, plot: &Plot) -> Result<Axes> {
                 format!("{why}; name one of them{example_text} (kmill inspect MODEL lists them)"),
             ))
         }
-        Some(name) => metadata.features.iter().position(|feature| feature == name).ok_or_else(|| {
+        Some(name) => position(name).ok_or_else(|| {
             Error::option(option, name, "the model has no such feature; kmill inspect MODEL lists them")
         }),
     };

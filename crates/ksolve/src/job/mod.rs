@@ -31,6 +31,8 @@ pub use fitted::Fitted;
 pub use kfit::request::{
     Forecast, LandmarkSource, MetricForm, MetricSource, NoStageObserver, ProvidedMetric, Scaling, Stage, StageObserver,
 };
+#[doc(hidden)]
+pub use kmodel::model::ClusterProfile;
 pub use kmodel::model::MetricReport;
 #[doc(hidden)]
 pub use kmodel::run::TestSplit;

@@ -17,10 +17,15 @@
 //! z_l², where λ_l are the eigenvalues of the covariance of all rows and the z_l are independent
 //! standard normal variables.
 //!
-//! *Passes*: one for the features and their second moments; one over the stored or recomputed
-//! features, for the sums of all random choices of m rows. *Flops*, for N = m + n rows: the map,
-//! Np² for the moments, 2Np for each permutation, 9p³ for the spectrum. *Bytes*: the features and
-//! 13p² numbers; for each permutation 8p, and a column of a tile (a block of rows).
+//! The witness function (μ_a − μ_b)ᵀφ(x) is large where the first sample is denser. It is learned
+//! from a random half of the rows. The area under its ROC curve on other rows is an effect size:
+//! the probability that a row of the first sample has a larger value than a row of the second.
+//!
+//! *Passes*: one for the features and their second moments; two over the stored or recomputed
+//! features, for the sums of all random choices of m rows, and for the witness function. *Flops*,
+//! for N = m + n rows: the map, Np² for the moments, 2Np for each permutation, 9p³ for the
+//! spectrum. *Bytes*: the features and 13p² numbers; for each permutation 8p, and a column of a
+//! tile (a block of rows).
 //!
 //! References: Gretton, Borgwardt, Rasch, Schölkopf, Smola, "A kernel two-sample test", JMLR 13,
 //! 2012; Gretton, Fukumizu, Harchaoui, Sriperumbudur, "A fast, consistent kernel two-sample test",
@@ -36,6 +41,7 @@ use crate::request::{PassShape, ProblemSize};
 use crate::{Error, Result, gram::covariance, linalg::strips::for_each_strip};
 use kapprox::{Real, decompose::symmetric_eigenvalues};
 use kstore::MemoryPlan;
+use kstore::key::{Purpose, Stream};
 
 pub(super) const FAMILY: StatisticFamily = StatisticFamily {
     name: "mmd",
@@ -51,7 +57,7 @@ pub(super) const FAMILY: StatisticFamily = StatisticFamily {
 const LABEL_STRIP_ROWS: usize = 64;
 
 fn plan(plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape, permutation_count: usize) -> MemoryPlan {
-    let (p, element_bytes, label_count) = (size.map.p, size.element_bytes, permutation_count.saturating_add(1));
+    let (p, element_bytes, label_count) = (size.map.p, size.element_bytes, permutation_count.saturating_add(3));
     let n = usize::try_from(size.n).unwrap_or(usize::MAX);
     plan.term("covariance and its eigenvalues", 4 * 8 * p * p, "lower `rank`")
         .term(
@@ -64,6 +70,7 @@ fn plan(plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape, permutation
             label_count.saturating_mul(pass_shape.tile_rows * element_bytes + 16),
             "lower `permutations`",
         )
+        .term("values of the witness function", 2 * 16 * n.min(MEASURED_ROWS + MEASURED_ROWS / 4), "")
         .term("keys of the rows", RandomSubsets::scratch_bytes(n, size.threads), "set `permutations` 0")
 }
 
@@ -74,7 +81,9 @@ fn measure<T: Real>(data: &FitData<'_, T>, split_point: SplitPoint, permutation_
     let (stored_features, gathered) =
         StoredFeatures::gather(data, GatherOptions { needs_moments: true, ..GatherOptions::default() })?;
     let subsets = RandomSubsets::new(data.options.seed, permutation_count, m, total_rows, stored_features.workers());
-    let label_sums = compute_label_sums(data, &stored_features, m, &subsets)?;
+    let halves = Halves::new(data.options.seed, total_rows);
+    let (label_sums, half_means) = compute_label_sums(data, &stored_features, m, &subsets, &halves)?;
+    let auc = held_out_auc(data, &stored_features, m, &halves, &half_means)?;
     drop(stored_features);
     let (observed, unbiased) = label_sums.statistic(0, m, n);
     let permuted: Vec<f64> = (1..=permutation_count).map(|j| label_sums.statistic(j, m, n).0).collect();
@@ -95,7 +104,16 @@ fn measure<T: Real>(data: &FitData<'_, T>, split_point: SplitPoint, permutation_
         gamma: ChiSquaredSum::gamma(null_mean, 2.0 * squared_norm).survival(scaled_statistic),
     };
     let certificate = gathered.certificate.map(|state| state.checked_certificate(mean.len())).transpose()?;
-    Ok(TestStatistic { biased: observed, unbiased, alignment: None, p_values, permuted, certificate })
+    Ok(TestStatistic {
+        biased: observed,
+        unbiased,
+        alignment: None,
+        auc,
+        witness_difference: None,
+        p_values,
+        permuted,
+        certificate,
+    })
 }
 
 /// Sums of the features over the rows of the first sample, in c columns: the first column is for
@@ -135,10 +153,12 @@ fn compute_label_sums<T: Real>(
     stored_features: &StoredFeatures<'_, T>,
     m: usize,
     subsets: &RandomSubsets,
-) -> Result<LabelSums> {
+    halves: &Halves,
+) -> Result<(LabelSums, HalfMeans)> {
     let c = subsets.len() + 2;
     let mut sums = LabelSums { phi: vec![0.0; stored_features.p * c], squared_norm_sums: vec![0.0; c] };
-    let mut labels: Vec<T> = Vec::new();
+    let (mut labels, mut half_labels): (Vec<T>, Vec<T>) = Default::default();
+    let (mut half_sums, mut half_counts) = (vec![0.0; stored_features.p * 2], [0.0; 2]);
     let observer = data.resources.stage_observer.start_stage("sums of random labels", Some(stored_features.n as u64));
     stored_features.visit(&*observer, |tile| {
         labels.resize(tile.row_count() * c, T::ZERO);
@@ -156,11 +176,97 @@ fn compute_label_sums<T: Real>(
                     .for_each(|(j, label)| *label = if has_label(j) { T::ONE } else { T::ZERO });
             }
         });
+        half_labels.clear();
+        for position in tile.first_row..tile.first_row + tile.row_count() {
+            let is_learned = halves.is_learned(position);
+            half_counts[usize::from(position >= m)] += f64::from(u8::from(is_learned));
+            half_labels
+                .extend([position < m, position >= m].map(|side| if side && is_learned { T::ONE } else { T::ZERO }));
+        }
+        tile.add_transposed_product(&half_labels, &mut half_sums, stored_features.workers());
         tile.add_transposed_product(&labels, &mut sums.phi, stored_features.workers());
         add_squares(tile, &labels, &mut sums.squared_norm_sums);
         Ok(())
     })?;
-    Ok(sums)
+    let side_mean = |side: usize| half_sums.iter().skip(side).step_by(2).map(|sum| sum / half_counts[side]).collect();
+    Ok((sums, HalfMeans { means: [side_mean(0), side_mean(1)], counts: half_counts }))
+}
+
+/// Means of the features of each sample over the rows from which the witness function is learned.
+struct HalfMeans {
+    means: [Vec<f64>; 2],
+    /// Numbers of these rows.
+    counts: [f64; 2],
+}
+
+/// The random half of the rows from which the witness function is learned, and the other rows on
+/// which it is measured.
+struct Halves {
+    stream: Stream,
+    /// Largest key of a measured row.
+    largest_measured_key: u64,
+}
+
+/// Mean number of rows on which the witness function is measured, if there are enough: the standard
+/// error of the area under the curve is then 0.002.
+const MEASURED_ROWS: usize = 50_000;
+
+impl Halves {
+    fn new(seed: u64, row_count: usize) -> Self {
+        let fraction = (MEASURED_ROWS as f64 / row_count.max(1) as f64).min(0.5);
+        // the rounds of the permutations count from 0
+        let stream = Stream::new(seed, Purpose::Permutations, u64::MAX);
+        Self { stream, largest_measured_key: (fraction * u64::MAX as f64) as u64 }
+    }
+
+    fn is_learned(&self, position: usize) -> bool {
+        self.stream.word(position as u64) > u64::MAX / 2
+    }
+
+    fn is_measured(&self, position: usize) -> bool {
+        self.stream.word(position as u64) <= self.largest_measured_key.min(u64::MAX / 2)
+    }
+}
+
+/// Returns the area under the ROC curve of the witness function (μ_a − μ_b)ᵀφ on the measured rows;
+/// `None` if a sample has no rows in one of the halves.
+fn held_out_auc<T: Real>(
+    data: &FitData<'_, T>,
+    stored_features: &StoredFeatures<'_, T>,
+    m: usize,
+    halves: &Halves,
+    half_means: &HalfMeans,
+) -> Result<Option<f64>> {
+    if half_means.counts.contains(&0.0) {
+        return Ok(None);
+    }
+    let [first, second] = &half_means.means;
+    let witness: Vec<f64> = first.iter().zip(second).map(|(a, b)| a - b).collect();
+    let mut values: Vec<(f64, bool)> = Vec::new();
+    let observer = data.resources.stage_observer.start_stage("witness function", Some(stored_features.n as u64));
+    stored_features.visit(&*observer, |tile| {
+        for i in (0..tile.row_count()).filter(|i| halves.is_measured(tile.first_row + i)) {
+            let value = tile.row(i).iter().zip(&witness).map(|(v, w)| v.to_f64() * w).sum();
+            values.push((value, tile.first_row + i < m));
+        }
+        Ok(())
+    })?;
+    Ok(auc(values))
+}
+
+/// Returns the probability that a value of the first sample exceeds a value of the second, where
+/// equal values count one half; `None` if a sample has no values.
+fn auc(mut values: Vec<(f64, bool)>) -> Option<f64> {
+    values.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (mut second_below, mut pairs) = (0.0, 0.0);
+    for equal in values.chunk_by(|a, b| a.0 == b.0) {
+        let first = equal.iter().filter(|(_, is_first)| *is_first).count() as f64;
+        let second = equal.len() as f64 - first;
+        pairs += first * (second_below + second / 2.0);
+        second_below += second;
+    }
+    let first = values.len() as f64 - second_below;
+    (first > 0.0 && second_below > 0.0).then(|| pairs / (first * second_below))
 }
 
 /// For each label, adds to `squares` the sum of |phi_i|² over the rows i of a tile that have the
@@ -171,5 +277,18 @@ fn add_squares<T: Real>(tile: &Tile<'_, T>, labels: &[T], squares: &mut [f64]) {
         for (sum, label) in squares.iter_mut().zip(labels) {
             *sum += squared_norm * label.to_f64();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_auc_counts_pairs() {
+        // sklearn.metrics.roc_auc_score([1, 0, 1, 1, 0, 0], [3, 1, 2, 2, 2, 0]) is 8/9
+        let values = [(3.0, true), (1.0, false), (2.0, true), (2.0, true), (2.0, false), (0.0, false)];
+        assert!((auc(values.to_vec()).unwrap() - 8.0 / 9.0).abs() < 1e-15);
+        assert_eq!(auc(vec![(1.0, true)]), None);
     }
 }

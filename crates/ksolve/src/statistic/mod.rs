@@ -52,15 +52,26 @@
 //! To add a statistic: write one file here with its `FAMILY`, and add one line to `FAMILIES`.
 //! [`register`] adds a statistic of another crate.
 
+mod column_histogram;
+mod column_tests;
 mod exact_mmd;
 mod herding;
 mod hsic;
 mod mmd;
+mod model_mmd;
+mod moved_columns;
 mod null_distribution;
 mod random_labels;
+mod row_groups;
 mod table_test;
 
+#[doc(hidden)]
+pub use column_histogram::Histogram;
+#[doc(hidden)]
+pub use column_tests::ColumnDifference;
 pub use herding::{Herd, Representatives, herd, represent};
+#[doc(hidden)]
+pub use model_mmd::{GroupDifference, ModelComparison, compare_with_model};
 pub use table_test::{TestInput, default_options, measure};
 
 use crate::request::{PassShape, ProblemSize};
@@ -157,6 +168,17 @@ pub struct TestStatistic {
     /// Centred alignment of two kernels, between 0 and 1; `None` for two samples, and for constant
     /// features.
     pub alignment: Option<f64>,
+    /// Area under the ROC curve of the witness function, learned from half of the rows of two
+    /// samples and measured on other rows: the probability that a row of the first sample has a
+    /// larger value than a row of the second. `None` for other tests, and for the exact kernel.
+    #[doc(hidden)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub auc: Option<f64>,
+    /// Difference of the means of the witness function over the training rows of a model and over
+    /// new rows, in standard deviations over the new rows; `None` for other tests.
+    #[doc(hidden)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub witness_difference: Option<f64>,
     /// p-values of the statistic.
     pub p_values: PValues,
     /// Biased statistic under each of the random labels.
@@ -176,6 +198,10 @@ pub struct TestOutcome {
     pub statistic: TestStatistic,
     /// Number of rows of each sample.
     pub rows: Vec<u64>,
+    /// Tests of the single columns of two samples, the columns that differ most first.
+    #[doc(hidden)]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub column_tests: Vec<ColumnDifference>,
     /// Kernels, with numeric parameters.
     pub kernels: Vec<String>,
     /// Number of features of each map; empty for the exact kernel.

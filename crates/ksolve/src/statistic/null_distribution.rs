@@ -40,7 +40,7 @@ const MAX_LINE_POINTS: usize = 1 << 16;
 
 /// Smallest probability that is returned. Smaller probabilities would be differences of numbers
 /// near 1, with rounding errors of about 1e-13.
-const MIN_PROBABILITY: f64 = 1e-12;
+pub(super) const MIN_PROBABILITY: f64 = 1e-12;
 
 /// The distribution of a weighted sum Q = Σ w_l χ²(m_l).
 #[derive(Clone, Debug, Default, PartialEq)]

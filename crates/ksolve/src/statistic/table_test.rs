@@ -1,6 +1,6 @@
 //! The execution of a statistic on tables: scaling, maps and the memory plan.
 
-use super::{SampleKind, StatisticFamily, TestOutcome, exact_mmd};
+use super::{SampleKind, StatisticFamily, TestOutcome, column_tests, exact_mmd};
 use crate::features::{self, FeatureTier, FitData, SectionPoints};
 use crate::gram::{GramScratch, GramState};
 use crate::prepare::map_builder::{BuiltMap, MapBuilder};
@@ -73,13 +73,23 @@ pub fn measure<T: Real>(
     };
     let (pass_shape, plans) = stage_plans::select_pass_shape(&size, &plan_stage, resources.memory);
     // without a map, only the rows are stored
-    let plans = if options.map.is_exact_kernel() {
+    let mut plans = if options.map.is_exact_kernel() {
         vec![stage_plans::plan_scan(&size, pass_shape, resources.memory), plan_stage(pass_shape)]
     } else {
         plans
     };
+    if family.sample_kind == SampleKind::Samples {
+        plans.push(column_tests::plan(&size, pass_shape, resources.memory));
+    }
     let planned_bytes = check_plans(plans)?;
     let (survey, row_counts) = survey(&tables, &train_options, pass_shape, resources)?;
+    let column_tests = match tables[..] {
+        [first, second] => {
+            column_tests::column_tests([first, second], &row_counts, options.seed, pass_shape, resources)?
+        }
+        _ => Vec::new(),
+    };
+    let column_passes = u64::from(!column_tests.is_empty());
     let scaled = open_rows::<T>(&tables, &survey.read_settings())?;
     let (source, row_count, read_settings) = (&chain_rows(&scaled)?, survey.row_count(), survey.read_settings());
     let builder = MapBuilder {
@@ -106,16 +116,19 @@ pub fn measure<T: Real>(
         return Ok(TestOutcome {
             statistic,
             rows: row_counts,
+            column_tests,
             kernels,
             ranks: Vec::new(),
-            passes: 2 + passes,
+            passes: 2 + column_passes + passes,
             planned_bytes,
         });
     }
     let (tier, _) = plan_features::<T>(family, &size, permutation_count, pass_shape, resources);
     tier.warning(&size).into_iter().for_each(|text| resources.stage_observer.warn(text));
     let BuiltMap { map, kernel, second_view, passes, .. } = builder.build()?;
-    let passes = 2 + passes + u64::from(tier == FeatureTier::Recomputed);
+    // recomputed features are read for the permutations, and for the auc of two samples
+    let recomputed_passes = if tier == FeatureTier::Recomputed { tables.len() as u64 } else { 0 };
+    let passes = 2 + column_passes + passes + recomputed_passes;
     let second_feature_count = second_view.as_ref().map_or(0, |view| view.feature_count);
     let (kernels, ranks): (Vec<String>, Vec<usize>) =
         std::iter::once((kernel.to_string(), map.dims().1 - second_feature_count))
@@ -142,7 +155,7 @@ pub fn measure<T: Real>(
         points: SectionPoints::NoPoints,
     };
     let statistic = T::pick(family.measure)(&fit_data, split_point, permutation_count)?;
-    Ok(TestOutcome { statistic, rows: row_counts, kernels, ranks, passes, planned_bytes })
+    Ok(TestOutcome { statistic, rows: row_counts, column_tests, kernels, ranks, passes, planned_bytes })
 }
 
 fn check_samples(family: &StatisticFamily, table_count: usize, options: &TrainOptions) -> Result<()> {

@@ -14,6 +14,8 @@
 //! With a scratch folder, one more pass after pass 1 writes the decoded and scaled rows to the
 //! folder, and all later passes read them there.
 
+mod cluster_columns;
+mod cluster_profile;
 mod forecast;
 pub mod prepared;
 mod trained;

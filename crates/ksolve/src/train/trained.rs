@@ -1,6 +1,7 @@
 //! The result of a training run: a model that predicts from rows of the table (not from features
 //! phi), and its report.
 
+use super::cluster_profile::ClusterProfiles;
 use crate::fit_report::{FitReport, LandmarkReport, TrainScores};
 use crate::model::{Basis, BasisTransform, Leaves, Model, SecondView, needs_f64_for};
 use crate::request::{RowAccess, TrainOptions};
@@ -43,6 +44,7 @@ pub(super) struct ModelAssembly<'a, T: Real> {
     /// Certificates at the ranks of the surface (the grid of ranks and lambdas), or at the rank of
     /// the result.
     pub(super) certificates: Vec<(usize, Certificate)>,
+    pub(super) clusters: ClusterProfiles,
 }
 
 impl<T: Real> ModelAssembly<'_, T> {
@@ -159,6 +161,8 @@ impl<T: Real> ModelAssembly<'_, T> {
             landmarks: built_map.landmark_counts.map(|_| options.landmarks.to_string()),
             asinh: survey.scaler.asinh,
             ranges: self.ranges(),
+            clusters: self.clusters.profiles.clone(),
+            cluster_axes: self.clusters.axes.clone(),
             ..ModelMetadata::default()
         }
     }
@@ -251,6 +255,8 @@ impl<T: Real> ModelAssembly<'_, T> {
             }),
             method: solution.method.take(),
             figures: std::mem::take(&mut solution.figures),
+            cluster_counts: solution.cluster_counts.take(),
+            clusters: metadata.clusters.clone(),
             passes: solution.passes,
             planned_bytes: *planned_bytes,
             instruction_set: kapprox::instruction_set(),

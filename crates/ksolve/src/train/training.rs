@@ -1,5 +1,6 @@
 //! Runs any solver: plans its stages, prepares the rows and the map, and calls the solver.
 
+use super::cluster_profile::cluster_profiles;
 use super::forecast::{self, all_stages, resolve_folds};
 use super::trained::{ModelAssembly, TrainedModel};
 use crate::prepare::target_counts;
@@ -83,8 +84,9 @@ pub fn train<T: Real>(
         let why = "more would add only rounding errors";
         resources.stage_observer.warn(format!("rank reduced from {requested_rank} to {rank}: {why}"));
     }
-    solution.passes += prepared.passes() + extra_passes;
-    Ok(ModelAssembly { selected, options, prepared: &prepared, access, solution, certificates }
+    let clusters = cluster_profiles(selected, &prepared, &solution, resources)?;
+    solution.passes += prepared.passes() + extra_passes + u64::from(!clusters.profiles.is_empty());
+    Ok(ModelAssembly { selected, options, prepared: &prepared, access, solution, certificates, clusters }
         .into_trained_model(resources.workers))
 }
 

@@ -38,6 +38,8 @@ pub(crate) fn model<T: Real>(m: usize, d: usize, t: usize) -> Model<T> {
             landmarks: Some("uniform".into()),
             asinh: false,
             ranges: Vec::new(),
+            clusters: Vec::new(),
+            cluster_axes: Vec::new(),
             options: serde_json::json!({"zeta": 1, "alpha": {"b": [1.5, null], "a": "ü"}}),
         },
         basis: Basis::Landmarks {

@@ -1,10 +1,10 @@
 //! Values of a column of any type that orders rows, such as a date.
 
 use crate::condition::{Condition, Operator};
-use crate::dates::{self, TimeForm};
+use crate::dates::{self, Instant, TimeForm};
 use crate::schema::Kind;
 use crate::table::Table;
-use crate::{Error, KeptColumn, KeptValues, Result};
+use crate::{Error, KeptColumn, KeptValues, Label, Result};
 use std::sync::Arc;
 
 /// A value that orders rows.
@@ -42,6 +42,20 @@ impl OrderedValue {
 }
 
 impl Table {
+    /// Returns the day of a value of a column of dates, or of texts that are dates with the year
+    /// first: `2024-01-31`. Returns `None` for other values.
+    #[doc(hidden)]
+    pub fn day_of(&self, column: &str, value: &Label) -> Option<String> {
+        let instant = match (&self.schema().columns[self.schema().position(column)?].kind, value) {
+            (Kind::Time(time_type), Label::Int(stored)) if dates::stored_form(time_type) == TimeForm::YearFirst => {
+                Instant::from_stored(*stored, dates::units_per_day(time_type))
+            }
+            (Kind::Text, Label::Text(text)) => dates::parse_instant(text, TimeForm::YearFirst)?,
+            _ => return None,
+        };
+        Some(dates::format_instant(Instant { nanos: 0, ..instant }, TimeForm::YearFirst))
+    }
+
     /// Returns the condition that selects the rows whose value in a column is at least `value`.
     ///
     /// # Errors

@@ -446,7 +446,7 @@ class KernelGLM(_Kernel, _Regressor):
     ) -> None: ...
 
 class KernelKMeans(_Kernel, _Clusters):
-    n_clusters: int | None
+    n_clusters: int | str | Sequence[int] | None
     n_init: int | None
     tolerance: float | None
     def transform(self, X: _Rows) -> Any: ...
@@ -457,7 +457,7 @@ class KernelKMeans(_Kernel, _Clusters):
     def __init__(
         self,
         *,
-        n_clusters: int | None = ...,
+        n_clusters: int | str | Sequence[int] | None = ...,
         n_init: int | None = ...,
         tolerance: float | None = ...,
         kernel: str | Callable[..., Any] = ...,
@@ -1444,13 +1444,13 @@ class SVR(_Kernel, _Regressor):
     ) -> None: ...
 
 class SpectralClustering(_Kernel, _Clusters):
-    n_clusters: int | None
+    n_clusters: int | str | Sequence[int] | None
     n_init: int | None
     tolerance: float | None
     def __init__(
         self,
         *,
-        n_clusters: int | None = ...,
+        n_clusters: int | str | Sequence[int] | None = ...,
         n_init: int | None = ...,
         tolerance: float | None = ...,
         kernel: str | Callable[..., Any] = ...,

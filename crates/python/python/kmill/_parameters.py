@@ -96,6 +96,7 @@ SHARED = [
 _TYPES = {
     "flag": "bool",
     "count": "int | None",
+    "counts": "int | str | Sequence[int] | None",
     "number": "float | None",
     "penalty": "float | str | None",
     "penalties": "float | str | Sequence[float] | None",
@@ -119,7 +120,7 @@ def _default(parameter: dict[str, Any]) -> Any:
         return False
     if text is None:
         return None
-    if kind == "count":
+    if kind in ("count", "counts"):
         return int(text)
     if kind == "number":
         return float(text)

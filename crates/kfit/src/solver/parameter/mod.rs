@@ -54,6 +54,14 @@ pub enum ParameterKind {
         /// Why the value cannot be larger.
         reason: &'static str,
     },
+    /// An integer from 1 to a maximum, or a list or range of integers from 2 that the solver
+    /// compares.
+    Counts {
+        /// The largest value.
+        max: usize,
+        /// Why a value cannot be larger.
+        reason: &'static str,
+    },
     /// A number in an interval.
     Number(Interval),
     /// One of these words.
@@ -122,7 +130,8 @@ fn serialize_as_string<S: serde::Serializer>(value: &impl ToString, serializer: 
 }
 
 /// The value of a parameter. Each variant holds the value of the [`ParameterKind`] of the same
-/// name; a `Word` is the value of a [`ParameterKind::Choice`].
+/// name; a `Word` is the value of a [`ParameterKind::Choice`], and a single one of several counts
+/// is a `Count`.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[serde(untagged)]
 #[non_exhaustive]
@@ -131,6 +140,8 @@ pub enum ParameterValue {
     Flag(bool),
     /// A count.
     Count(usize),
+    /// Counts to compare, ascending.
+    Counts(Vec<usize>),
     /// A number.
     Number(f64),
     /// One of the words of the choice.
@@ -175,11 +186,21 @@ impl Parameter {
                 "false" => Ok(ParameterValue::Flag(false)),
                 _ => Err(invalid_value("expected true or false".to_string())),
             },
-            ParameterKind::Count { max, reason } => match parse_number().filter(|n| n.fract() == 0.0 && *n >= 1.0) {
-                None => Err(invalid_value("expected a whole number of at least 1".to_string())),
-                Some(n) if n > max as f64 => Err(invalid_value(format!("expected at most {max}: {reason}"))),
-                Some(n) => Ok(ParameterValue::Count(n as usize)),
-            },
+            ParameterKind::Counts { max, reason } if text.contains("..") || text.contains(',') => {
+                let counts = grids::parse_counts(self.name, text)?;
+                match &counts[..] {
+                    [count] => Ok(ParameterValue::Count(*count)),
+                    [.., last] if *last > max => Err(invalid_value(format!("expected at most {max}: {reason}"))),
+                    _ => Ok(ParameterValue::Counts(counts)),
+                }
+            }
+            ParameterKind::Count { max, reason } | ParameterKind::Counts { max, reason } => {
+                match parse_number().filter(|n| n.fract() == 0.0 && *n >= 1.0) {
+                    None => Err(invalid_value("expected a whole number of at least 1".to_string())),
+                    Some(n) if n > max as f64 => Err(invalid_value(format!("expected at most {max}: {reason}"))),
+                    Some(n) => Ok(ParameterValue::Count(n as usize)),
+                }
+            }
             ParameterKind::Number(interval) => match parse_number().filter(|n| interval.contains(*n)) {
                 None => Err(invalid_value(interval.expected_text().to_string())),
                 Some(n) => Ok(ParameterValue::Number(n)),

@@ -108,6 +108,7 @@ macro_rules! typed_getters {
 impl Settings {
     typed_getters! {
         "whole number" count: Count(usize);
+        "several whole numbers" counts: Counts(Vec<usize>);
         "number" number: Number(f64);
         "word" word: Word(&'static str);
         "ranks" ranks: Ranks(Vec<usize>);

@@ -236,9 +236,10 @@ pub const NOVELTY: Parameter = Parameter::flag(
 /// The parameter `clusters`: number of clusters.
 pub const CLUSTERS: Parameter = Parameter {
     name: "clusters",
-    kind: ParameterKind::Count { max: 1_000_000, reason: "every cluster needs rows" },
+    kind: ParameterKind::Counts { max: 1_000_000, reason: "every cluster needs rows" },
     default: None,
-    help: "Number of clusters; required",
+    help: "Number of clusters, required; a range 2..8 or a list 2,4,8 tries each number on a sample \
+        and keeps the number with the largest silhouette",
 };
 
 /// The parameter `starts`: number of starts of a search.

@@ -1,0 +1,183 @@
+//! Clusters, as shown to users: the numbers of clusters that were compared, and the columns that
+//! set each cluster apart.
+
+use crate::page::{self, Axis, Chart, DataPoint, Scale, Section, Series};
+use crate::table::{Align, AlignedTable, Grid, format_count, join_with_commas, number, optional_number, percent};
+use kfit::solver::ClusterCounts;
+use ksolve::job::ClusterProfile;
+
+/// Number of clusters, and of columns of a cluster, that are shown as text.
+const SHOWN_CLUSTERS: usize = 12;
+const SHOWN_COLUMNS: usize = 3;
+
+/// How the number of clusters is chosen.
+const RULE: &str = "the largest mean silhouette is kept";
+
+/// Headings of the table of clusters.
+const HEADINGS: [&str; 8] =
+    ["cluster", "rows", "fraction", "column", "mean", "mean of all", "difference", "typical rows"];
+
+/// Returns the rows of the table of clusters, with up to `column_count` columns of each cluster.
+fn rows(profiles: &[ClusterProfile], column_count: usize) -> Vec<Vec<String>> {
+    let rows_of = |(cluster, profile): (usize, &ClusterProfile)| {
+        let mut columns = profile.columns.iter().take(column_count).map(|column| {
+            let lift = column.lift.map_or(String::new(), |lift| format!(", lift {}", number(lift, 3)));
+            let [mean, mean_of_all] = [column.mean, column.mean_of_all].map(|mean| match column.lift {
+                Some(_) => percent(mean),
+                None => number(mean, 4),
+            });
+            [column.column.clone(), mean, mean_of_all, format!("{:+.2} sd{lift}", column.difference)]
+        });
+        let typical_rows = join_with_commas(profile.typical_rows.iter());
+        let first_column = columns.next().unwrap_or_default();
+        let head = [cluster.to_string(), format_count(profile.rows), percent(profile.fraction)];
+        let first = head.into_iter().chain(first_column).chain([typical_rows]).collect();
+        let further =
+            columns.map(|column| vec![String::new(); 3].into_iter().chain(column).chain([String::new()]).collect());
+        std::iter::once(first).chain(further).collect::<Vec<Vec<String>>>()
+    };
+    profiles.iter().enumerate().flat_map(rows_of).collect()
+}
+
+/// Returns the clusters with the columns that set them apart, as a text; empty without clusters.
+pub fn describe_clusters(profiles: &[ClusterProfile]) -> String {
+    if profiles.is_empty() {
+        return String::new();
+    }
+    let shown = &profiles[..profiles.len().min(SHOWN_CLUSTERS)];
+    let alignment = |name: &str| match name {
+        "column" | "typical rows" => Align::Left,
+        _ => Align::Right,
+    };
+    let mut table = AlignedTable::new(HEADINGS.map(|name| (name, alignment(name))));
+    rows(shown, SHOWN_COLUMNS).into_iter().for_each(|row| table.push_row(row));
+    let omitted = match profiles.len() - shown.len() {
+        0 => String::new(),
+        count => format!("  and {} more clusters\n", format_count(count as u64)),
+    };
+    format!("what sets each cluster apart\n{table}{omitted}")
+}
+
+/// Returns the figures of each number of clusters.
+fn counts_grid(counts: &ClusterCounts) -> Grid {
+    let row = |i: usize| {
+        let figures = [
+            number(counts.mean_squared_distance[i], 4),
+            format!("{:.3}", counts.silhouette[i]),
+            counts.stability[i].map_or(optional_number(None), |stability| format!("{stability:.3}")),
+        ];
+        (counts.clusters[i].to_string(), figures.to_vec())
+    };
+    let chosen = counts.clusters.iter().position(|count| *count == counts.chosen);
+    Grid {
+        corner: "clusters".to_string(),
+        columns: ["mean squared distance", "silhouette", "stability"].map(String::from).to_vec(),
+        rows: (0..counts.clusters.len()).map(row).collect(),
+        marked_cell: chosen.map(|row| (row, 1)),
+    }
+}
+
+/// Returns the sentence about the rows on which the numbers of clusters were compared.
+fn describe_sample(counts: &ClusterCounts) -> String {
+    let (sampled, rows) = (format_count(counts.sampled_rows as u64), format_count(counts.silhouette_rows as u64));
+    match counts.silhouette_rows < counts.sampled_rows {
+        true => format!("on a sample of {sampled} rows, silhouettes of {rows} of them"),
+        false => format!("on a sample of {sampled} rows"),
+    }
+}
+
+/// Returns the numbers of clusters that were compared, as a text.
+pub fn describe_counts(counts: &ClusterCounts) -> String {
+    format!("numbers of clusters, {} (* {RULE})\n{}", describe_sample(counts), counts_grid(counts))
+}
+
+/// Returns the sections of a page about the clusters.
+pub(crate) fn sections(counts: Option<&ClusterCounts>, profiles: &[ClusterProfile]) -> Vec<Section> {
+    let counts_section = counts.map(|counts| {
+        let note = format!(
+            "Compared {}; {RULE}. A silhouette is (b - a)/max(a, b): a is the mean distance of a row from the other rows of its \
+             cluster, b the smallest mean distance from the rows of another cluster. The stability is the mean adjusted Rand index of \
+             the clusterings of two random halves of the sample; 1 means that both halves give the same clusters.",
+            describe_sample(counts)
+        );
+        let chart = counts_chart(counts).map_or(String::new(), |chart| page::charts([&chart]));
+        Section::new("Number of clusters", chart + &page::grid_table(&counts_grid(counts)) + &page::note(&note))
+    });
+    let clusters_section = (!profiles.is_empty()).then(|| {
+        let note = "The columns whose mean in the cluster differs most from the mean of all rows, in standard deviations of the column \
+            over all rows. For a level of a category, the means are fractions of the rows, and the lift is their ratio. Typical rows \
+            are the rows nearest to the centroid, as row numbers of the table from 0.";
+        Section::new("Clusters", page::html_table(&HEADINGS, &rows(profiles, usize::MAX)) + &page::note(note))
+    });
+    counts_section.into_iter().chain(clusters_section).collect()
+}
+
+/// Returns a chart of silhouette and stability against the number of clusters.
+fn counts_chart(counts: &ClusterCounts) -> Option<Chart> {
+    let silhouettes = counts.silhouette.iter().copied().map(Some);
+    let lines = [("silhouette", silhouettes.collect()), ("stability", counts.stability.clone())];
+    let values = lines.iter().flat_map(|(_, values): &(&str, Vec<Option<f64>>)| values).copied().flatten();
+    let x = Axis::new("clusters", Scale::Linear, counts.clusters.iter().map(|count| *count as f64))?;
+    let y = Axis::new("", Scale::Linear, values.chain([0.0, 1.0]))?;
+    let series = lines.iter().enumerate().map(|(palette_index, (name, values))| {
+        let marks = counts.clusters.iter().zip(values).filter_map(|(count, value)| {
+            let tooltip = format!("{count} clusters: {name} {:.3}", (*value)?);
+            Some(DataPoint::new((*count as f64, (*value)?), tooltip))
+        });
+        Series { name: name.to_string(), palette_index, marks: marks.collect() }
+    });
+    Some(Chart { series: series.collect(), ..Chart::new("clusters", "Silhouette and stability", x, y) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kmodel::model::DistinctiveColumn;
+
+    fn profiles() -> Vec<ClusterProfile> {
+        let column = |name: &str, mean, mean_of_all, difference, lift| {
+            let column = name.to_string();
+            DistinctiveColumn { column, mean, mean_of_all, difference, lift }
+        };
+        let columns = vec![column("area", 25.0, 236.7, -0.73, None), column("kind=kiosk", 0.9, 0.3, 1.31, Some(3.0))];
+        vec![
+            ClusterProfile { rows: 1200, fraction: 0.8, columns, typical_rows: vec![12, 5] },
+            ClusterProfile { rows: 300, fraction: 0.2, columns: Vec::new(), typical_rows: vec![7] },
+        ]
+    }
+
+    #[test]
+    fn each_column_of_a_cluster_has_a_line() {
+        let expected = "\
+what sets each cluster apart
+  cluster   rows  fraction  column       mean  mean of all         difference  typical rows
+        0  1,200    80.0 %  area        25.00        236.7           -0.73 sd  12, 5
+                            kind=kiosk  90.0 %       30.0 %  +1.31 sd, lift 3.00
+        1    300    20.0 %                                                     7
+";
+        let squeeze = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(squeeze(&describe_clusters(&profiles())), squeeze(expected));
+        assert_eq!(describe_clusters(&[]), "");
+    }
+
+    #[test]
+    fn the_chosen_number_is_marked() {
+        let counts = ClusterCounts {
+            clusters: vec![2, 3],
+            mean_squared_distance: vec![0.2, 0.1],
+            silhouette: vec![0.4, 0.51],
+            stability: vec![Some(0.99), None],
+            chosen: 3,
+            sampled_rows: 2000,
+            silhouette_rows: 2000,
+        };
+        let text = describe_counts(&counts);
+        assert!(text.contains("on a sample of 2,000 rows") && text.contains("0.510*") && text.contains('–'), "{text}");
+        let sections = sections(Some(&counts), &profiles());
+        assert_eq!(
+            sections.iter().map(|section| &*section.title).collect::<Vec<_>>(),
+            ["Number of clusters", "Clusters"]
+        );
+        assert!(sections[0].body.contains("id=\"clusters\"") && sections[1].body.contains("kind=kiosk"));
+    }
+}

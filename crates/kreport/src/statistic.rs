@@ -1,0 +1,332 @@
+//! The report of a hypothesis test: as text, JSON and a page with the columns that differ most.
+
+use crate::fit::{ResourceReport, describe_certificate};
+use crate::page::{self, Axis, Chart, DataPoint, Page, Scale, Section, Series};
+use crate::table::{Align, AlignedTable, facts, format_count, number, percent, rounded_kernel};
+use ksolve::statistic::{ColumnDifference, GroupDifference, Histogram, PValues, TestOutcome};
+use kstore::display;
+use std::{fmt, path::PathBuf};
+
+/// Number of columns that are shown as text.
+const SHOWN_COLUMNS: usize = 8;
+
+/// Corrected p-value up to which a column is reported as different.
+const MAX_P_VALUE: f64 = 0.05;
+
+/// The smallest p-value that is shown: the resolution of the limit distributions.
+const MIN_P_VALUE: f64 = 1e-12;
+
+/// The report of a test.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct TestReport {
+    /// Name of the statistic.
+    pub statistic: &'static str,
+    /// Names of the columns of each kernel.
+    pub columns: Vec<Vec<String>>,
+    /// The statistic, its p-values, and the tests of single columns.
+    #[serde(flatten)]
+    pub outcome: TestOutcome,
+    /// Number of random permutations.
+    pub permutations: u64,
+    /// The feature map, as an expression.
+    pub map: String,
+    /// Number of rows with a missing value, which the test skipped; `None` if it is unknown or if
+    /// missing values are replaced.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dropped: Option<u64>,
+    /// Groups of the new rows, compared with the training rows of a model; empty for other tests.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupDifference>,
+    /// Output file of the witness function of each row.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "lossy_path")]
+    pub output: Option<PathBuf>,
+    /// Names of the samples.
+    #[serde(skip)]
+    pub sample_names: Vec<String>,
+    /// Resources used by the run, and its warnings.
+    #[serde(flatten)]
+    pub resources: ResourceReport,
+    /// Type of rows and features: `f32` or `f64`.
+    pub precision: &'static str,
+}
+
+fn lossy_path<S: serde::Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&path.as_ref().map_or(String::new(), |path| path.to_string_lossy().into_owned()))
+}
+
+/// Limits of negligible, small and medium differences in standard deviations (Cohen, "Statistical
+/// power analysis for the behavioral sciences", 1988), and the areas Φ(difference/√2) under the ROC
+/// curves of two normal distributions.
+const EFFECT_LIMITS: [(f64, f64, &str); 3] =
+    [(0.2, 0.556, "negligible"), (0.5, 0.638, "small"), (0.8, 0.714, "medium")];
+
+fn effect_word_of_difference(difference: f64) -> &'static str {
+    EFFECT_LIMITS.iter().find(|(limit, ..)| difference < *limit).map_or("large", |(.., word)| word)
+}
+
+/// Describes the size of a difference by the area under a ROC curve.
+///
+/// Reference: Ruscio, "A probability-based measure of effect size", Psychological Methods 13, 2008.
+fn effect_word(auc: f64) -> &'static str {
+    let auc = auc.max(1.0 - auc);
+    EFFECT_LIMITS.iter().find(|(_, limit, _)| auc < *limit).map_or("large", |(.., word)| word)
+}
+
+fn format_p_value(value: f64) -> String {
+    if value <= MIN_P_VALUE { "below 1e-12".to_string() } else { number(value, 3) }
+}
+
+impl TestReport {
+    /// Returns the facts: kernels, features, statistic and p-values.
+    fn facts(&self) -> Vec<(&'static str, String)> {
+        let TestOutcome { statistic: test_statistic, kernels, ranks, .. } = &self.outcome;
+        let mut lines: Vec<(&str, String)> = kernels.iter().map(|kernel| ("kernel", rounded_kernel(kernel))).collect();
+        let ranks: Vec<String> = ranks.iter().map(|rank| format_count(*rank as u64)).collect();
+        lines.push(match ranks.is_empty() {
+            true => ("features", "none: exact kernel".to_string()),
+            false => ("features", format!("{} ({})", ranks.join(" and "), self.map)),
+        });
+        let certificate = test_statistic.certificate.filter(|_| !ranks.is_empty());
+        lines.extend(certificate.map(|certificate| ("certificate", describe_certificate(&certificate))));
+        lines.extend(
+            self.dropped
+                .filter(|dropped| *dropped > 0)
+                .map(|dropped| ("skipped", format!("{} rows, which have a missing value", format_count(dropped)))),
+        );
+        let [biased, unbiased] = [test_statistic.biased, test_statistic.unbiased].map(|value| number(value, 4));
+        lines.push((self.statistic, format!("{biased} biased, {unbiased} unbiased")));
+        lines.extend(test_statistic.alignment.map(|alignment| ("alignment", number(alignment, 4))));
+        lines.extend(test_statistic.auc.map(|auc| {
+            let word = effect_word(auc);
+            ("effect", format!("{word}: auc {auc:.3} of the witness function, on rows it was not learned from"))
+        }));
+        lines.extend(test_statistic.witness_difference.map(|difference| {
+            let word = effect_word_of_difference(difference);
+            (
+                "effect",
+                format!("{word}: the means of the witness function differ by {difference:.2} standard deviations"),
+            )
+        }));
+        let PValues { permutation, spectrum, gamma } = test_statistic.p_values;
+        let p_values = [
+            (permutation, format!("by {} permutations", format_count(self.permutations))),
+            (spectrum, "by the limit distribution (spectrum)".to_string()),
+            (gamma, "by the gamma distribution of the same mean and variance".to_string()),
+        ];
+        let mut title = "p-value";
+        for (value, method) in p_values.into_iter().filter_map(|(value, method)| Some((value?, method))) {
+            lines.push((title, format!("{} {method}", format_p_value(value))));
+            title = "";
+        }
+        lines.extend(self.output.iter().map(|path| ("witness", display::escape_path(path).to_string())));
+        lines
+    }
+
+    fn subtitle(&self) -> String {
+        let rows: Vec<String> = self.outcome.rows.iter().map(|rows| format_count(*rows)).collect();
+        let columns: Vec<String> = self.columns.iter().map(|names| format_count(names.len() as u64)).collect();
+        format!("{} rows, {} columns", rows.join(" and "), columns.join(" and "))
+    }
+
+    /// Returns the report as an HTML page, as written by `--report`.
+    pub fn page(&self) -> Page {
+        let TestOutcome { column_tests, passes, planned_bytes, .. } = &self.outcome;
+        let mut sections = vec![Section::new("Result", page::fact_list(self.facts()))];
+        if !column_tests.is_empty() {
+            let charts: Vec<Chart> = column_tests
+                .iter()
+                .enumerate()
+                .filter_map(|(i, column)| {
+                    histogram_chart(&format!("column-{i}"), column, column.histogram.as_ref()?, &self.sample_names)
+                })
+                .collect();
+            let rows: Vec<Vec<String>> = column_tests.iter().map(|column| column_cells(column).to_vec()).collect();
+            let note = match column_tests[0].test {
+                "z" => {
+                    "Each column is tested alone by the difference of its mean from the mean of the training rows, in standard \
+                    deviations of the new rows. Holm's method corrects the p-values for the number of columns."
+                }
+                _ => {
+                    "Each column is tested alone on a sample of the rows: numbers by the test of Kolmogorov and Smirnov, categories by a \
+                    chi-squared test. The distance is the largest difference of the distribution functions, or the total variation of \
+                    the levels. Holm's method corrects the p-values for the number of columns. Histograms leave out the outer 0.5 % of \
+                    the values."
+                }
+            };
+            let table = page::html_table(&COLUMN_HEADINGS, &rows);
+            sections.push(Section::new("Columns", page::charts(&charts) + &table + &page::note(note)));
+        }
+        if !self.groups.is_empty() {
+            let note = "Each group is compared with the training rows. Holm's method corrects the p-values for the number of groups. The                 witness function is positive for rows that are more typical of the training rows, negative for rows that are more typical                 of the new rows.";
+            let rows: Vec<Vec<String>> = self.groups.iter().map(|group| group_cells(group).to_vec()).collect();
+            let charts: Vec<Chart> = group_charts(&self.groups).collect();
+            let table = page::html_table(&GROUP_HEADINGS, &rows);
+            sections.push(Section::new("Groups", page::charts(&charts) + &table + &page::note(note)));
+        }
+        let mut run_facts = vec![("precision", self.precision.to_string())];
+        run_facts.extend(self.resources.facts(Some(*passes), Some(*planned_bytes)));
+        run_facts.extend(self.resources.warnings.iter().map(|warning| ("warning", warning.clone())));
+        sections.push(page::run_section(true, run_facts, &self.resources.seconds));
+        Page {
+            title: format!("{} test", self.statistic),
+            subtitle: self.subtitle(),
+            sections,
+            data: serde_json::to_value(self).unwrap_or_default(),
+            ..Page::default()
+        }
+    }
+}
+
+/// Headings of the table of columns.
+const COLUMN_HEADINGS: [&str; 7] = ["column", "p-value", "corrected", "distance", "first", "second", "difference"];
+
+/// Returns the cells of a column.
+fn column_cells(column: &ColumnDifference) -> [String; 7] {
+    let name = column.level.as_ref().map_or(&column.column, |level| level);
+    let means = column.means.map(|mean| if column.level.is_some() { percent(mean) } else { number(mean, 4) });
+    let [first, second] = means;
+    let difference = column.difference.map_or(String::new(), |difference| format!("{difference:+.2} sd"));
+    let [p_value, corrected] = [column.p_value, column.corrected_p_value].map(format_p_value);
+    [name.clone(), p_value, corrected, format!("{:.3}", column.distance), first, second, difference]
+}
+
+/// Headings of the table of groups.
+const GROUP_HEADINGS: [&str; 6] = ["group", "rows", "mmd", "p-value", "corrected", "witness"];
+
+/// Number of groups that are shown as text.
+const SHOWN_GROUPS: usize = 12;
+
+fn group_cells(group: &GroupDifference) -> [String; 6] {
+    let [p_value, corrected] =
+        [group.p_value, group.corrected_p_value].map(|value| value.map_or(String::new(), format_p_value));
+    let [biased, witness] = [group.biased, group.witness].map(|value| number(value, 4));
+    [group.group.clone(), format_count(group.rows), biased, p_value, corrected, witness]
+}
+
+/// Returns charts of the statistic and of the witness function in the order of the groups.
+fn group_charts(groups: &[GroupDifference]) -> impl Iterator<Item = Chart> {
+    let chart = |id: &str, title: &str, value: fn(&GroupDifference) -> f64| {
+        let x = Axis::new("group, in the order of the labels", Scale::Linear, (0..groups.len()).map(|i| i as f64))?;
+        let y = Axis::new(title, Scale::Linear, groups.iter().map(value).chain([0.0]))?;
+        let marks = groups.iter().enumerate();
+        let marks = marks.map(|(i, group)| DataPoint::new((i as f64, value(group)), group.group.clone())).collect();
+        let series = vec![Series { name: title.to_string(), palette_index: 0, marks }];
+        Some(Chart { series, ..Chart::new(id, title, x, y) })
+    };
+    let mmd = chart("groups", "mmd from the training rows", |group| group.biased);
+    let witness = chart("witness", "mean of the witness function", |group| group.witness);
+    mmd.into_iter().chain(witness)
+}
+
+/// Returns the groups as a text; of many groups, the groups with the smallest p-values.
+fn describe_groups(groups: &[GroupDifference]) -> String {
+    let mut shown: Vec<&GroupDifference> = groups.iter().collect();
+    let title = match groups.len() > SHOWN_GROUPS {
+        true => format!("groups that differ most, of {}", format_count(groups.len() as u64)),
+        false => "groups".to_string(),
+    };
+    if groups.len() > SHOWN_GROUPS {
+        let p_value = |group: &GroupDifference| group.p_value.unwrap_or(1.0);
+        shown.sort_by(|a, b| p_value(a).total_cmp(&p_value(b)).then(b.biased.total_cmp(&a.biased)));
+        shown.truncate(SHOWN_GROUPS);
+    }
+    let alignment = |i: usize| if i == 0 { Align::Left } else { Align::Right };
+    let mut table = AlignedTable::new(GROUP_HEADINGS.iter().enumerate().map(|(i, name)| (*name, alignment(i))));
+    shown.into_iter().for_each(|group| table.push_row(group_cells(group)));
+    format!("{title}\n{table}")
+}
+
+/// Returns a chart of the histogram of a column in both samples.
+fn histogram_chart(
+    id: &str,
+    column: &ColumnDifference,
+    histogram: &Histogram,
+    sample_names: &[String],
+) -> Option<Chart> {
+    let bins = histogram.fractions[0].len();
+    let centre = |i: usize| match histogram.edges[..] {
+        [] => i as f64,
+        _ => (histogram.edges[i] + histogram.edges[i + 1]) / 2.0,
+    };
+    let bin_name = |i: usize| match histogram.edges[..] {
+        [] => histogram.levels[i].clone(),
+        _ => format!("{} to {}", number(histogram.edges[i], 4), number(histogram.edges[i + 1], 4)),
+    };
+    let x_name = if histogram.edges.is_empty() { "level, the most frequent first" } else { &column.column };
+    let x = Axis::new(x_name, Scale::Linear, (0..bins).map(centre))?;
+    let all_fractions = histogram.fractions.iter().flatten().copied();
+    let y = Axis::new("fraction of the rows", Scale::Linear, all_fractions.chain([0.0]))?;
+    let series = histogram.fractions.iter().enumerate().map(|(side, fractions)| {
+        let marks = fractions.iter().enumerate();
+        let marks = marks.map(|(i, fraction)| DataPoint::new((centre(i), *fraction), bin_name(i)));
+        let name = sample_names.get(side).cloned().unwrap_or_else(|| format!("sample {}", side + 1));
+        Series { name, palette_index: side, marks: marks.collect() }
+    });
+    Some(Chart { series: series.collect(), ..Chart::new(id, column.column.clone(), x, y) })
+}
+
+/// Returns the columns that differ most, as a text.
+fn describe_columns(column_tests: &[ColumnDifference]) -> String {
+    let different = column_tests.iter().filter(|column| column.corrected_p_value <= MAX_P_VALUE).count();
+    let alignment = |i: usize| if i == 0 { Align::Left } else { Align::Right };
+    let mut table = AlignedTable::new(COLUMN_HEADINGS.iter().enumerate().map(|(i, name)| (*name, alignment(i))));
+    column_tests.iter().take(SHOWN_COLUMNS).for_each(|column| table.push_row(column_cells(column)));
+    let count = format_count(column_tests.len() as u64);
+    format!("columns that differ most ({different} of {count} with a corrected p-value up to {MAX_P_VALUE})\n{table}")
+}
+
+impl fmt::Display for TestReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} on {}\n", self.statistic, self.subtitle())?;
+        writeln!(f, "{}", facts(self.facts()))?;
+        if !self.outcome.column_tests.is_empty() {
+            writeln!(f, "{}", describe_columns(&self.outcome.column_tests))?;
+        }
+        if !self.groups.is_empty() {
+            writeln!(f, "{}", describe_groups(&self.groups))?;
+        }
+        write!(f, "{}", facts(self.resources.facts(Some(self.outcome.passes), None)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn effects_have_the_limits_of_normal_distributions() {
+        // scipy.stats.norm.cdf(np.array([.2, .5, .8]) / np.sqrt(2)) is .556, .638, .714
+        let words = [0.5, 0.56, 0.65, 0.72, 0.2].map(effect_word);
+        assert_eq!(words, ["negligible", "small", "medium", "large", "large"]);
+        assert_eq!([0.1, 0.3, 0.6, 2.0].map(effect_word_of_difference), ["negligible", "small", "medium", "large"]);
+    }
+
+    fn column(name: &str, p_value: f64, level: Option<&str>, histogram: Option<Histogram>) -> ColumnDifference {
+        ColumnDifference {
+            column: name.to_string(),
+            test: "ks",
+            distance: 0.25,
+            p_value,
+            corrected_p_value: 2.0 * p_value,
+            level: level.map(String::from),
+            means: [0.5, 0.75],
+            difference: level.is_none().then_some(0.8),
+            missing: None,
+            histogram,
+        }
+    }
+
+    #[test]
+    fn columns_are_a_table_and_charts() {
+        let columns = [column("x<0>", 1e-20, None, None), column("kind", 0.3, Some("kind=a"), None)];
+        let text = describe_columns(&columns);
+        assert!(text.contains("(1 of 2 with") && text.contains("below 1e-12") && text.contains("+0.80 sd"), "{text}");
+        assert!(text.contains("kind=a") && text.contains("75.0 %"), "{text}");
+        let fractions = [vec![0.5, 0.5], vec![0.1, 0.9]];
+        for (edges, levels) in [(vec![0.0, 1.0, 2.0], vec![]), (vec![], vec!["a".to_string(), "b".to_string()])] {
+            let histogram = Histogram { edges, levels, fractions: fractions.clone() };
+            let chart = histogram_chart("c", &columns[0], &histogram, &["old".to_string(), "new".to_string()]).unwrap();
+            assert_eq!((chart.series.len(), &*chart.series[1].name, chart.series[0].marks.len()), (2, "new", 2));
+        }
+    }
+}
