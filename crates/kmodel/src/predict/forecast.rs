@@ -46,8 +46,8 @@ impl Predictor {
         if summary.rows == 0 {
             return Ok((table, None));
         }
-        // a row that the fit would drop or reject has no prediction, and the rows between the rows of
-        // a round are read too
+        // a row that the fit would drop or reject has no prediction; the rows between the rows of a
+        // round are also read
         let missing = match metadata.missing() {
             missing @ (Missing::Mean | Missing::Indicator) => missing,
             _ => Missing::Keep,

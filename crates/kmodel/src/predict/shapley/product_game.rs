@@ -23,8 +23,8 @@ use kapprox::{KernelFunction, Real, vectorised};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Maximum number of quadrature nodes. They are exact for 64 columns. For more columns the error was
-/// measured: 1e-14 for typical factors, and 5e-5 if all of 784 factors change from 0 to 1.
+/// Maximum number of quadrature nodes. They are exact for 64 columns. For more columns the measured
+/// error is 1e-14 for typical factors, and 5e-5 if all of 784 factors change from 0 to 1.
 const MAX_NODES: usize = 32;
 
 /// Maximum number of landmarks whose factors are computed together.
