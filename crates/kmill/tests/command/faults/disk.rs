@@ -110,7 +110,7 @@ fn an_interrupted_run_leaves_nothing() {
             assert!(Command::new("kill").args(["-s", signal, &child.id().to_string()]).status().unwrap().success());
             std::io::Read::read_to_string(&mut reader, &mut text).unwrap();
             let code = child.wait().unwrap().code();
-            assert_eq!(code, Some(1), "{line} {signal}: {text}");
+            assert_eq!(code, Some(130), "{line} {signal}: {text}");
             assert!(text.ends_with("error: interrupted: nothing was written\n"), "{line} {signal}: {text}");
             assert_eq!(files(at), before, "{line} {signal}");
         }
