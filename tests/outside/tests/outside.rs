@@ -62,7 +62,7 @@ fn pieces_of_another_crate_are_pieces_of_the_command() {
     }
     let model = done(here, "inspect 1.safetensors --json");
     assert!(model.contains("\"rate\":1.0") && model.contains("triangle()") && model.contains("half"), "{model}");
-    assert!(done(here, "plan step ramp.raw --target y --rank 40").contains("gradient"));
+    assert!(done(here, "plan step ramp.raw --target y --rank 40 -v").contains("gradient"));
     // `online` also has an option of this name: each solver describes its own
     let help: Vec<String> = done(here, "fit --help").split_whitespace().map(String::from).collect();
     assert!(help.join(" ").contains("Length of the step (step) [default: 1]"), "{}", help.join(" "));
