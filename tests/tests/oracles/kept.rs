@@ -63,7 +63,7 @@ fn fit<T: kapprox::Real>(
 
 fn everywhere<T: kapprox::Real>(name: &str) {
     let mut random = Lcg(7);
-    let x = random.normals(8_000, 3);
+    let x = random.normals(16_000, 3);
     let y: Vec<f64> = x.iter().map(|x| ((x[0] * x[1] > 0.2) as u8 + (x[2] > 0.5) as u8).into()).collect();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.parquet");

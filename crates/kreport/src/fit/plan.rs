@@ -172,10 +172,7 @@ plan for 300,000 rows
         assert_eq!(squeeze(&text), squeeze(expected), "{text}");
         assert!(report(100 << 20).to_string().contains("132 MiB of 100 MiB: does not fit"));
         let short = PlanReport { lists_all_parts: false, fitting_rank: Some(700), ..report(100 << 20) }.to_string();
-        assert!(
-            short.contains("  Gram matrix         state 100 MiB                  132 MiB       1  11.0 MiB\n"),
-            "{short}"
-        );
+        assert!(squeeze(&short).contains(" Gram matrix state 100 MiB 132 MiB 1 11.0 MiB "), "{short}");
         assert!(short.contains("  to fit: --rank 700, or --memory 132MiB\n") && short.lines().count() < 13, "{short}");
         let json = serde_json::to_value(report(512 << 20)).unwrap();
         assert_eq!((&json["passes"], &json["fits"], &json["tile"]), (&2.into(), &true.into(), &2304.into()));
