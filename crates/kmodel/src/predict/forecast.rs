@@ -1,9 +1,12 @@
 //! Lags of the rows that a model predicts, and forecasts of several steps.
 
-use super::Predictor;
+use super::{AnyPreparedModel, Predictor, prepared_model::PreparedModel};
 use crate::run::{Run, StageObserver};
-use crate::{Result, Task};
-use kstore::{MemoryPlan, Missing, ReadSettings, RowSource, Selection, Table};
+use crate::{Result, Task, model::match_precision};
+use kapprox::Real;
+use kstore::pass::Observer;
+use kstore::{FutureRows, MemoryPlan, Missing, ReadSettings, RowSource, SelectedTable, Selection, Table};
+use std::sync::Arc;
 
 /// Number of rows that are predicted together.
 const FORECAST_TILE_ROWS: usize = 1024;
@@ -52,8 +55,8 @@ impl Predictor {
             missing @ (Missing::Mean | Missing::Indicator) => missing,
             _ => Missing::Keep,
         };
-        let source = self.select(&table, Selection { missing, ..Selection::default() })?;
-        let source = source.rows::<f64>(ReadSettings::default())?;
+        let selected = self.select(&table, Selection { missing, ..Selection::default() })?;
+        let source = selected.rows::<f64>(ReadSettings::default())?;
         let tile_bytes = source.footprint().bytes_for(4 * FORECAST_TILE_ROWS);
         let mut plan =
             MemoryPlan::for_process("the forecast", run.memory_budget(), 1, RowSource::metadata_bytes(&source))
@@ -63,12 +66,23 @@ impl Predictor {
         plan.check()?;
         let recorder = run.stage_recorder();
         let observer = recorder.start_stage("forecast", Some(summary.rows));
+        match_precision!(AnyPreparedModel: &self.model, prepared => prepared.forecast(&selected, &mut future_rows, &*observer))?;
+        Ok((table, Some(summary)))
+    }
+}
+
+impl<T: Real> PreparedModel<T> {
+    /// Predicts the rows of a forecast round by round. The rows are scaled and imputed as in the
+    /// pass that writes predictions, so that both have the same bits.
+    fn forecast(&self, selected: &SelectedTable, future_rows: &mut FutureRows, observer: &dyn Observer) -> Result<()> {
+        let scaler = Some(Arc::new(self.model.scaler.clone()));
+        let source = selected.rows::<T>(ReadSettings { scaler, ..ReadSettings::default() })?;
         loop {
             let rows = future_rows.next_round()?;
             if rows.is_empty() {
-                return Ok((table, Some(summary)));
+                return Ok(());
             }
-            let mut predictions = Vec::with_capacity(rows.len() * self.output_count());
+            let mut predictions = Vec::with_capacity(rows.len() * self.model.dims().2);
             for tile in rows.chunks(FORECAST_TILE_ROWS) {
                 if observer.should_stop() {
                     return Err(kstore::Error::Interrupted.into());
@@ -76,17 +90,18 @@ impl Predictor {
                 self.predict_known(source.gather(tile)?.x(), &mut predictions)?;
                 observer.advance(tile.len() as u64);
             }
-            future_rows.push(&rows, &predictions, self.output_count());
+            future_rows.push(&rows, &predictions, self.model.dims().2);
         }
     }
 
-    /// Appends the predictions of rows; NaN for a row with a missing value.
-    fn predict_known(&self, x: &[f64], predictions: &mut Vec<f64>) -> Result<()> {
-        let (d, t) = (self.feature_count(), self.output_count());
-        let is_known = |row: &&[f64]| row.iter().all(|value| value.is_finite());
-        let known: Vec<f64> = x.chunks_exact(d).filter(is_known).flatten().copied().collect();
+    /// Appends the predictions of scaled rows; NaN for a row with a missing value.
+    fn predict_known(&self, x: &[T], predictions: &mut Vec<f64>) -> Result<()> {
+        let (d, t) = (self.model.scaler.input_count(), self.model.dims().2);
+        let is_known = |row: &&[T]| T::all_finite(row);
+        let mut known: Vec<T> = x.chunks_exact(d).filter(is_known).flatten().copied().collect();
+        self.round_and_clip(&mut known, |_, _| {});
         let mut known_predictions = vec![0.0; known.len() / d * t];
-        self.predict(&known, &mut known_predictions)?;
+        self.score_scaled_rows(&known, &mut known_predictions)?;
         let mut known_rows = known_predictions.chunks_exact(t);
         for row in x.chunks_exact(d) {
             match Some(row).filter(is_known).and_then(|_| known_rows.next()) {
