@@ -102,3 +102,30 @@ fn a_forecast_of_several_steps_repeats_forecasts_of_one_step() {
     ok(at, "predict m t.csv --threads 1 --memory 64MiB -o one.csv --json");
     assert_eq!(numbers(at, "one.csv", 0)[72..], forecast[72..]);
 }
+
+#[test]
+fn a_missing_value_of_another_column_does_not_end_a_forecast() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let (mut text, mut y) = ("day,x,y\n".to_string(), 0.0);
+    for day in 0..310 {
+        let x = ((day * 37) % 101) as f64 / 50.5 - 1.0;
+        y = 0.5 * y + x;
+        let target = if day < 300 { y.to_string() } else { String::new() };
+        let x = if day == 301 { String::new() } else { x.to_string() };
+        text += &format!("{day},{x},{target}\n");
+    }
+    std::fs::write(at.join("t.csv"), &text).unwrap();
+    ok(at, "fit ridge t.csv --target y --features x --lags y:1 --order day --missing mean --rank 50 -o m --json");
+    ok(at, "predict m t.csv --rows 300.. -o all.csv --json");
+    let forecast = numbers(at, "all.csv", 0);
+    // the same forecast, one step at a time, with every forecast written back as a target
+    let mut lines: Vec<String> = text.lines().map(String::from).collect();
+    for (day, expected) in (300..310).zip(forecast) {
+        std::fs::write(at.join("step.csv"), lines[..day + 2].join("\n") + "\n").unwrap();
+        ok(at, &format!("predict m step.csv --rows {day}.. -o one.csv --json"));
+        let one = numbers(at, "one.csv", 0)[0];
+        assert_eq!(one, expected, "day {day}");
+        lines[day + 1] += &one.to_string();
+    }
+}
