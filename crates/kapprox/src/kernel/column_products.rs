@@ -47,6 +47,7 @@ impl Kernel {
     /// Returns products of kernels of single columns whose sum is the kernel, for points with `d`
     /// features. Returns `None` if the kernel has no such form, if there are more than 256
     /// products, or if a column or a length scale has not been resolved.
+    #[doc(hidden)]
     pub fn column_products(&self, d: usize) -> Option<Vec<ColumnProduct>> {
         self.0.column_products(d)
     }
