@@ -192,13 +192,9 @@ fn spectral_clustering_finds_rings() {
         close(*got, *expected, 1e-8, "eigenvalue");
     }
     // three concentric rings, which no hyperplane separates
-    let ring = |i: usize| {
-        let (radius, angle) = ((i % 3) as f64 * 2.0 + 1.0, i as f64 * 2.399_963);
-        vec![radius * angle.cos(), radius * angle.sin(), 0.0]
-    };
     let rings = Golden {
         kernel: "gaussian(sigma=0.4)".to_string(),
-        x: (0..300).map(ring).collect(),
+        x: (0..300).map(point_on_rings).collect(),
         y: vec![0.0; 300],
         new: Vec::new(),
         cases: Value::Null,
@@ -241,7 +237,7 @@ fn a_range_of_clusters_keeps_the_number_of_the_largest_silhouette() {
     let mut best = (f64::NEG_INFINITY, 0);
     for (i, clusters) in counts.clusters.iter().enumerate() {
         let single = fit(&golden, "kmeans", Task::Clusters, &starts.clone().set("clusters", clusters), |_| true);
-        // the sample has all rows, so that the clusters of the sample are those of the fit
+        // the sample has all rows, so it has the clusters of the fit
         let labels = groups(golden.x.iter().map(|x| predict(&single, &golden.kernel, x)));
         let silhouette = mean_silhouette(&k, &golden.x, &labels);
         close(counts.silhouette[i], silhouette, 1e-8, "silhouette");
@@ -256,13 +252,9 @@ fn a_range_of_clusters_keeps_the_number_of_the_largest_silhouette() {
     }
     assert_eq!(counts.chosen, best.1);
     // three rings: the embedding has three points, so that three clusters have silhouette 1
-    let ring = |i: usize| {
-        let (radius, angle) = ((i % 3) as f64 * 2.0 + 1.0, i as f64 * 2.399_963);
-        vec![radius * angle.cos(), radius * angle.sin(), 0.0]
-    };
     let rings = Golden {
         kernel: "gaussian(sigma=0.4)".to_string(),
-        x: (0..300).map(ring).collect(),
+        x: (0..300).map(point_on_rings).collect(),
         y: vec![0.0; 300],
         ..golden
     };
@@ -385,4 +377,10 @@ fn the_perceptron_makes_the_mistakes_of_its_dual_form() {
         let wrong = rows().filter(|(x, y)| (predict(&separable, &far.kernel, x)[0] > 0.0) != (**y == 1.0)).count();
         assert!(wrong <= usize::from(averaged), "{wrong}");
     }
+}
+
+/// Returns point i on three concentric rings, which no hyperplane separates.
+fn point_on_rings(i: usize) -> Vec<f64> {
+    let (radius, angle) = ((i % 3) as f64 * 2.0 + 1.0, i as f64 * 2.399_963);
+    vec![radius * angle.cos(), radius * angle.sin(), 0.0]
 }

@@ -81,8 +81,7 @@ fn sample_rows(d: usize) -> usize {
 pub(super) fn plan(size: &ProblemSize, pass_shape: PassShape, budget: usize) -> MemoryPlan {
     let size = &ProblemSize { d: size.input_columns, ..size.clone() };
     let rows = sample_rows(size.d).min(usize::try_from(size.n).unwrap_or(usize::MAX));
-    // two samples, one of which exists three times while it is drawn: in the lane, merged and
-    // sorted
+    // both samples; the one that is drawn exists three times: in the lane, merged and sorted
     stage_plans::add_row_terms(
         stage_plans::base_plan("column tests", size, budget),
         size,

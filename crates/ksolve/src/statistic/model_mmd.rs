@@ -261,7 +261,7 @@ impl MeanComparison {
         let m = model.coefficients.nrows();
         let mut phi = Mat::<f64>::zeros(m, p);
         map.apply(MatRef::from_row_major_slice(points, m, inputs), phi.as_mut(), resources.workers);
-        // the coefficients of the model are those of 2μ
+        // the model stores the coefficients of 2μ
         let old_mean: Vec<f64> =
             (0..p).map(|j| (0..m).map(|i| phi[(i, j)] * model.coefficients[(i, 0)] / 2.0).sum()).collect();
         let n = row_count as f64;

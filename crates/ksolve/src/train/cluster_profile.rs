@@ -277,7 +277,7 @@ impl<T: Real> Reduction<f64> for ProfileReduction<'_, T> {
 }
 
 impl ProfileState {
-    /// Returns the profiles, and the axes of a picture. `means` and `deviations` are those of the
+    /// Returns the profiles, and the axes of a picture. `means` and `deviations` describe the
     /// columns over all rows; the deviation of a constant column is 0.
     fn into_profiles(self, columns: &Columns, means: &[f64], deviations: &[f64]) -> ClusterProfiles {
         let (k, d) = (self.weights.len(), means.len());

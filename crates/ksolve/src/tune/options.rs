@@ -73,7 +73,7 @@ pub struct TuneOptions {
     /// Sums of kernels that are tried in addition if a regression uses the exact kernel. The
     /// weights and the length scales of their terms maximise the marginal likelihood.
     pub kernel_sums: Vec<Kernel>,
-    /// Number of fits whose mean is tried: those of the sums with the best likelihood.
+    /// Number of fits whose mean is tried; their kernels are the sums with the best likelihood.
     pub member_count: usize,
     /// Factors that the length scales of each kernel are multiplied by.
     pub factors: Vec<f64>,

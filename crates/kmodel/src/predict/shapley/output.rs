@@ -182,7 +182,7 @@ impl<T: Real> ShapleyExplainer<'_, T> {
     }
 
     /// Returns the name of a column and its value in a row: `rooms=3`, `city=Bonn`; the name alone
-    /// if several features share the value, such as those of a date.
+    /// if several features share the value, as for a date.
     fn value_text(&self, column: usize, x: &[T]) -> String {
         let (scaler, names) = (&self.prepared.model.scaler, &self.prepared.model.metadata.features);
         let features = self.features[column].clone();
