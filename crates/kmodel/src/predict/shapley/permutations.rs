@@ -96,9 +96,9 @@ fn estimate_row<T: Real>(
                 for (position, column) in order.iter().enumerate() {
                     let (a, b) = (forward[position], backward[column_count - 1 - position]);
                     values[column * t + j] += (a + b) / 2.0 / background_count as f64;
-                    // half of the difference estimates the error of the pair's mean; the errors of the
-                    // two orders have opposite signs as a rule, so the estimate is too large by a
-                    // factor of 1.5 to 3 (measured against all subsets)
+                    // half of the difference estimates the error of the mean of the pair; the
+                    // errors of the two orders mostly have opposite signs, so the estimate is 1.5
+                    // to 3 times too large (measured against all subsets)
                     let error = (a - b) / 2.0 / background_count as f64;
                     standard_errors[column * t + j] += error * error;
                 }
