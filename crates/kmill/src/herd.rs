@@ -12,7 +12,8 @@ use ksolve::job::Scaling;
 use ksolve::job::{self, Candidates, ElementType};
 use ksolve::statistic::{Representatives, represent};
 use kstore::sink::{self, OutputColumn, OutputKind, OutputValues};
-use kstore::{ReadSettings, Scaler, SelectedTable};
+use kstore::sparse::{NO_INDEX, SparseColumn};
+use kstore::{ReadSettings, Scaler, SelectedTable, Selection};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,9 +37,10 @@ pub(crate) struct HerdArgs {
     #[arg(long, value_name = "N", value_parser = parse::positive_integer, help_heading = "Herding")]
     pub(crate) count: usize,
     /// Scaling learned from all rows: standard, minmax, robust (for outliers), asinh (for long
-    /// tails), quantile (by rank) or none; the rows are written unscaled
-    #[arg(long, value_parser = parse::word::<Scaling>, default_value_t, value_name = "SCALE", help_heading = "Herding")]
-    pub(crate) scale: Scaling,
+    /// tails), quantile (by rank) or none; for sparse rows tf-idf, unit, maxabs or none; the rows
+    /// are written unscaled [default: standard; none for sparse rows]
+    #[arg(long, value_parser = parse::word::<Scaling>, value_name = "SCALE", help_heading = "Herding")]
+    pub(crate) scale: Option<Scaling>,
     #[arg(long, help = kernel_help(), value_name = "EXPR", default_value = "gaussian(sigma=median)",
         value_parser = parse::kernel, help_heading = "Herding")]
     pub(crate) kernel: Kernel,
@@ -74,8 +76,11 @@ const ROW_COLUMN: &str = "row";
 
 pub(crate) fn run(args: &HerdArgs, run: &RunSettings) -> Result<HerdReport> {
     output::check_writable(&args.output)?;
-    let (table, _) = open::table(&args.data.paths, &args.data.text.text_options(), &[])?;
     let selection = args.category.apply_to(open::selection(&args.data, &args.features, Vec::new()));
+    let selection = Selection { sparse: true, weighting: args.scale.and_then(Scaling::weighting), ..selection };
+    let text = args.data.text.text_options();
+    let text = job::text_options_for(&selection, &args.kernel, args.scale, true, text);
+    let (table, _) = open::table(&args.data.paths, &text, &[])?;
     let selected = run.job_run().resolve_categories(&table.select(&selection)?)?;
     output::protect_inputs([&args.output], output::table_files(selected.table()))?;
     if selected.feature_names().iter().any(|name| name == ROW_COLUMN) && !writer::is_matrix(&args.output) {
@@ -86,15 +91,23 @@ pub(crate) fn run(args: &HerdArgs, run: &RunSettings) -> Result<HerdReport> {
         ElementType::F32 => select_rows::<f32>(args, &selected, run)?,
         ElementType::F64 => select_rows::<f64>(args, &selected, run)?,
     };
-    write_rows(&args.output, &selected, &representatives)?;
-    let (features, resources) = (selected.shape().input_count, run.resource_report(selected.table().bytes_read()));
+    match selected.sparse_shape() {
+        // entries are written as they are stored, without the weights of the scaling
+        Some(_) => {
+            let unweighted = table.select(&Selection { weighting: None, ..selection })?;
+            write_sparse_rows(&args.output, &unweighted, &representatives)?;
+        }
+        None => write_rows(&args.output, &selected, &representatives)?,
+    }
+    let features = selected.sparse_shape().map_or(selected.shape().input_count, |shape| shape.column_count);
+    let resources = run.resource_report(selected.table().bytes_read());
     Ok(HerdReport { representatives, features, resources, output: args.output.clone() })
 }
 
 fn select_rows<T: Real>(args: &HerdArgs, selected: &SelectedTable, run: &RunSettings) -> Result<Representatives> {
-    let kernel = args.kernel.resolve_columns(&selected.feature_names())?;
+    let kernel = job::kernel_for(&args.kernel, selected)?;
     let options = TrainOptions {
-        scaling: args.scale,
+        scaling: job::scaling_for(args.scale, selected)?,
         candidates: Candidates::default_for_rank(args.rank).row_count(),
         seed: args.seed,
         ..TrainOptions::new(Task::Components, kernel, args.rank)
@@ -106,17 +119,14 @@ fn select_rows<T: Real>(args: &HerdArgs, selected: &SelectedTable, run: &RunSett
 
 /// Writes the selected rows, unscaled, in the order of selection. Missing values are replaced as
 /// they were for the selection: by the means.
-fn write_rows(
-    path: &Path,
-    selected: &SelectedTable,
-    Representatives { rows, means, .. }: &Representatives,
-) -> Result<()> {
+fn write_rows(path: &Path, selected: &SelectedTable, representatives: &Representatives) -> Result<()> {
     let names = selected.feature_names();
     let d = names.len();
-    let identity = Scaler { centre: vec![0.0; d], scale: vec![1.0; d], mean: means.clone(), ..Scaler::default() };
+    let means = representatives.means.clone();
+    let identity = Scaler { centre: vec![0.0; d], scale: vec![1.0; d], mean: means, ..Scaler::default() };
     let read_settings = ReadSettings { scaler: Some(Arc::new(identity)), ..ReadSettings::default() };
-    let selected_rows = selected.rows::<f64>(read_settings)?.gather(rows)?;
-    let row_numbers: Vec<i64> = rows.iter().map(|row| i64::try_from(*row).unwrap_or(i64::MAX)).collect();
+    let selected_rows = selected.rows::<f64>(read_settings)?.gather(&representatives.rows)?;
+    let row_numbers = row_numbers(representatives);
     let values: Vec<Vec<f64>> =
         (0..d).map(|j| selected_rows.x().iter().skip(j).step_by(d).copied().collect()).collect();
     let row_column = (!writer::is_matrix(path)).then(|| OutputColumn::new(ROW_COLUMN, OutputKind::I64));
@@ -127,6 +137,30 @@ fn write_rows(
         row_output.chain(values.iter().map(|column| OutputValues::F64(column))).collect();
     sink.write(&batch)?;
     Ok(sink.finish()?)
+}
+
+/// Writes the selected sparse rows in the order of selection, as one column of lists.
+fn write_sparse_rows(path: &Path, selected: &SelectedTable, representatives: &Representatives) -> Result<()> {
+    let shape = selected.sparse_shape().unwrap_or_default();
+    let rows = selected.rows::<f64>(ReadSettings::default())?.gather(&representatives.rows)?;
+    let mut entries = SparseColumn::new(shape);
+    for row in rows.x().chunks_exact(shape.values_per_row()) {
+        let (indices, values) = row.split_at(row.len() / 2);
+        for (index, value) in indices.iter().zip(values).take_while(|(index, _)| **index != NO_INDEX) {
+            entries.push_entry(*index as u32, *value);
+        }
+        entries.end_row();
+    }
+    let row_numbers = row_numbers(representatives);
+    let name = selected.feature_columns().first().cloned().unwrap_or_default();
+    let columns = [OutputColumn::new(ROW_COLUMN, OutputKind::I64), OutputColumn::new(name, OutputKind::Sparse(shape))];
+    let mut sink = sink::create(path, &columns)?;
+    sink.write(&[OutputValues::I64(&row_numbers), OutputValues::Sparse(&entries)])?;
+    Ok(sink.finish()?)
+}
+
+fn row_numbers(representatives: &Representatives) -> Vec<i64> {
+    representatives.rows.iter().map(|row| i64::try_from(*row).unwrap_or(i64::MAX)).collect()
 }
 
 impl fmt::Display for HerdReport {

@@ -46,9 +46,10 @@ pub(crate) struct TestArgs {
     #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
     pub(crate) with: Vec<String>,
     /// Scaling learned from all rows of the test: standard, minmax, robust (for outliers), asinh
-    /// (for long tails), quantile (by rank) or none
-    #[arg(long, value_parser = parse::word::<Scaling>, default_value_t, value_name = "SCALE", help_heading = "Test")]
-    pub(crate) scale: Scaling,
+    /// (for long tails), quantile (by rank) or none; for sparse rows (mmd) tf-idf, unit, maxabs or
+    /// none [default: standard; none for sparse rows]
+    #[arg(long, value_parser = parse::word::<Scaling>, value_name = "SCALE", help_heading = "Test")]
+    pub(crate) scale: Option<Scaling>,
     #[arg(long, help = kernel_help(), value_name = "EXPR", default_value = "gaussian(sigma=median)",
         value_parser = parse::kernel, help_heading = "Test")]
     pub(crate) kernel: Kernel,
@@ -179,6 +180,7 @@ fn run_test<T: kapprox::Real>(family: &StatisticFamily, args: &TestArgs, run: &R
         statistic::measure::<T>(family, samples.as_test_input(), &options, permutations, &job_run.resources())?;
     Ok(TestReport {
         statistic: family.name,
+        sparse_columns: samples.samples[0].sparse_shape().map(|shape| shape.column_count),
         resources: run.resource_report(samples.bytes_read()),
         dropped: dropped_rows(args, &samples.samples, &outcome.rows),
         groups: Vec::new(),
@@ -199,7 +201,9 @@ fn two_samples(args: &TestArgs, job: &job::Run<'_>) -> Result<TestSamples> {
         let why = format!("{} compares two samples", args.statistic);
         return Err(Error::option("--with", args.with.join(","), why, "omit it, or use hsic"));
     }
-    let (text, paths) = (args.data.text.text_options(), &args.data.paths);
+    let text = args.data.text.text_options();
+    let text = job::text_options_for(&sample_selection(args, &[]), &args.kernel, args.scale, true, text);
+    let paths = &args.data.paths;
     if let Some(By::Column(name)) = &args.by {
         let why = "two samples are divided by a condition";
         return Err(Error::option(
@@ -213,7 +217,7 @@ fn two_samples(args: &TestArgs, job: &job::Run<'_>) -> Result<TestSamples> {
         let (table, _) = open::table(paths, &text, &[])?;
         let part = args.data.condition.clone().map(rows_where);
         let select_where = |condition: Condition, features: &[String]| {
-            table.select(&Selection { filter: Some(condition), part: part.clone(), ..selection(args, features) })
+            table.select(&Selection { filter: Some(condition), part: part.clone(), ..sample_selection(args, features) })
         };
         let first_sample = select_where(by.clone(), &args.features)?;
         let second_sample = select_where(by.complement(), &first_sample.feature_columns())?;
@@ -226,7 +230,7 @@ fn two_samples(args: &TestArgs, job: &job::Run<'_>) -> Result<TestSamples> {
     };
     let open = |path: &PathBuf, features: &[String]| -> Result<SelectedTable> {
         let (table, _) = open::table(std::slice::from_ref(path), &text, &[])?;
-        Ok(table.select(&selection(args, features))?)
+        Ok(table.select(&sample_selection(args, features))?)
     };
     let first_sample = open(first_path, &args.features)?;
     let second_sample = open(second_path, &first_sample.feature_columns())?;
@@ -264,7 +268,17 @@ fn sample_names(args: &TestArgs) -> Vec<String> {
 /// the samples.
 fn encode_together(job: &job::Run<'_>, first: &SelectedTable, second: &SelectedTable) -> Result<TestSamples> {
     let samples = job.resolve_categories_together(&[first, second])?;
-    Ok(TestSamples { columns: vec![samples[0].feature_names()], samples })
+    let columns = match samples[0].sparse_shape() {
+        Some(_) => samples[0].feature_columns(),
+        None => samples[0].feature_names(),
+    };
+    Ok(TestSamples { columns: vec![columns], samples })
+}
+
+/// Returns the selection of these columns of the requested rows, which may be sparse.
+fn sample_selection(args: &TestArgs, features: &[String]) -> Selection {
+    let weighting = args.scale.and_then(Scaling::weighting);
+    Selection { sparse: true, weighting, ..selection(args, features) }
 }
 
 /// Returns the selection of these columns of the requested rows.
@@ -313,7 +327,7 @@ fn check_landmarks(args: &TestArgs) -> Result<()> {
 
 fn train_options(args: &TestArgs, samples: &TestSamples, progress: &Progress) -> Result<TrainOptions> {
     let rank = args.rank.unwrap_or(DEFAULT_RANK);
-    let names = samples.samples[0].feature_names();
+    let (rows, names) = (&samples.samples[0], samples.samples[0].feature_names());
     let with_kernel = args.with_kernel.as_ref().unwrap_or(&args.kernel);
     let has_two_kernels = samples.columns.len() > 1 && *with_kernel != args.kernel;
     for kernel in
@@ -329,10 +343,10 @@ fn train_options(args: &TestArgs, samples: &TestSamples, progress: &Progress) ->
         [first, second] => {
             (resolve(args.kernel.clone().on_columns(first)?)?, resolve(with_kernel.clone().on_columns(second)?)?)
         }
-        _ => (resolve(args.kernel.clone())?, resolve(args.kernel.clone())?),
+        _ => (job::kernel_for(&args.kernel, rows)?, job::kernel_for(&args.kernel, rows)?),
     };
     Ok(TrainOptions {
-        scaling: args.scale,
+        scaling: job::scaling_for(args.scale, rows)?,
         second_kernel: Some(second_kernel),
         map: args.map.clone(),
         landmarks: args

@@ -23,6 +23,9 @@ pub struct TestReport {
     pub statistic: &'static str,
     /// Names of the columns of each kernel.
     pub columns: Vec<Vec<String>>,
+    /// Number of columns of sparse rows, which have no names; `None` for dense rows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sparse_columns: Option<usize>,
     /// The statistic, its p-values, and the tests of single columns.
     #[serde(flatten)]
     pub outcome: TestOutcome,
@@ -124,7 +127,8 @@ impl TestReport {
 
     fn subtitle(&self) -> String {
         let rows: Vec<String> = self.outcome.rows.iter().map(|rows| format_count(*rows)).collect();
-        let columns: Vec<String> = self.columns.iter().map(|names| format_count(names.len() as u64)).collect();
+        let column_count = |names: &Vec<String>| self.sparse_columns.unwrap_or(names.len()) as u64;
+        let columns: Vec<String> = self.columns.iter().map(|names| format_count(column_count(names))).collect();
         format!("{} rows, {} columns", rows.join(" and "), columns.join(" and "))
     }
 

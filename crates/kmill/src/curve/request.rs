@@ -8,11 +8,9 @@ use clap::Args;
 use kapprox::{Kernel, instruction_set, landmark::Scheme};
 use kreport::table::join_with_commas;
 use ksolve::curve::{CurveOptions, CurveRun, Method};
+use ksolve::job::{self, ElementType, Scaling};
 use ksolve::train::target_names;
-use ksolve::{
-    Intercept, Task,
-    job::{ElementType, Scaling},
-};
+use ksolve::{Intercept, Task};
 use kstore::{SelectedTable, Selection, Table, checkpoint::Manifest, condition::Condition, sink::OutputKind};
 use std::path::PathBuf;
 
@@ -37,10 +35,9 @@ pub(crate) struct CurveArgs {
     #[arg(long, value_name = "N", value_parser = parse::positive_integer, help_heading = "Table")]
     pub(crate) sample: Option<usize>,
     /// Landmark schemes and maps, comma-separated (a scheme uses the map nystrom); fit --help lists
-    /// them
-    #[arg(long, value_name = "LIST", value_parser = parse::methods, default_value = "uniform,kmeans,greedy,rpcholesky",
-        help_heading = "Comparison")]
-    pub(crate) methods: Methods,
+    /// them [default: uniform,kmeans,greedy,rpcholesky; without kmeans for sparse rows]
+    #[arg(long, value_name = "LIST", value_parser = parse::methods, help_heading = "Comparison")]
+    pub(crate) methods: Option<Methods>,
     /// Ranks to compare: 250,500,1000 or 50..2000 (doubling)
     #[arg(long, value_name = "LIST", value_parser = parse::ranks, default_value = "50..1000", help_heading = "Comparison")]
     pub(crate) ranks: String,
@@ -51,9 +48,10 @@ pub(crate) struct CurveArgs {
     #[arg(long, value_name = "SCHEME", value_parser = parse::scheme, help_heading = "Comparison")]
     pub(crate) landmarks: Option<&'static Scheme>,
     /// Scaling learned from the rows: standard, minmax, robust (for outliers), asinh (for long
-    /// tails), quantile (by rank) or none
-    #[arg(long, value_parser = parse::word::<Scaling>, default_value_t, value_name = "SCALE", help_heading = "Comparison")]
-    pub(crate) scale: Scaling,
+    /// tails), quantile (by rank) or none; for sparse rows tf-idf, unit, maxabs or none [default:
+    /// standard; none for sparse rows]
+    #[arg(long, value_parser = parse::word::<Scaling>, value_name = "SCALE", help_heading = "Comparison")]
+    pub(crate) scale: Option<Scaling>,
     #[arg(long, help = kernel_help(), value_name = "EXPR", default_value = "gaussian(sigma=median)",
         value_parser = parse::kernel, help_heading = "Comparison")]
     pub(crate) kernel: Kernel,
@@ -127,7 +125,14 @@ impl Request {
                 "choose regression or classification",
             ));
         }
-        let text = data.select.text.text_options();
+        let supports_sparse = args.methods.iter().flatten().all(Method::supports_sparse);
+        let text = job::text_options_for(
+            &table_selection(args),
+            &args.kernel,
+            args.scale,
+            supports_sparse,
+            data.select.text.text_options(),
+        );
         let (table, targets) = open::table(&data.select.paths, &text, &data.target)?;
         let (train, test, train_where) = select_rows(args, job, &table, &targets, task)?;
         let lambda = match kmodel::grids::parse_regularisation("lambda", &args.lambda)?[..] {
@@ -141,14 +146,15 @@ impl Request {
                 ));
             }
         };
+        let methods = methods(args, &train)?;
         let options = CurveOptions {
-            methods: args.methods.clone(),
+            landmark_scheme: landmark_scheme(args.landmarks, &methods)?,
+            methods,
             ranks: kmodel::grids::parse_ranks(&args.ranks)?,
             repeats: args.repeats,
-            landmark_scheme: landmark_scheme(args)?,
             sample_rows: args.sample,
-            scaling: args.scale,
-            kernel: args.kernel.resolve_columns(&train.feature_names())?,
+            scaling: job::scaling_for(args.scale, &train)?,
+            kernel: job::kernel_for(&args.kernel, &train)?,
             task,
             lambda,
             intercept: args.intercept,
@@ -197,12 +203,40 @@ impl Request {
     }
 }
 
-/// Returns the landmark scheme for maps with landmarks. Rejects `--landmarks` if no map uses
+/// Methods that a curve compares by default.
+const DEFAULT_METHODS: &str = "uniform,kmeans,greedy,rpcholesky";
+
+/// Returns the methods of `--methods`, or the default methods that support the rows.
+fn methods(args: &CurveArgs, train: &SelectedTable) -> Result<Methods> {
+    let is_sparse = train.sparse_shape().is_some();
+    match &args.methods {
+        Some(methods) => match methods.iter().find(|method| is_sparse && !method.supports_sparse()) {
+            Some(method) => {
+                let remedy = "omit it, or use uniform, greedy or rpcholesky";
+                Err(Error::option("--methods", method, "it does not support sparse rows", remedy))
+            }
+            None => Ok(methods.clone()),
+        },
+        None => {
+            let mut methods = DEFAULT_METHODS.split(',').map(str::parse).collect::<ksolve::Result<Methods>>()?;
+            methods.retain(|method: &Method| !is_sparse || method.supports_sparse());
+            Ok(methods)
+        }
+    }
+}
+
+/// Returns the selection of the table, without conditions, targets and encoding.
+fn table_selection(args: &CurveArgs) -> Selection {
+    let weighting = args.scale.and_then(Scaling::weighting);
+    Selection { sparse: true, weighting, ..open::training_selection(&args.data) }
+}
+
+/// Returns the landmark scheme for maps with landmarks. Rejects `requested_scheme` if no map uses
 /// landmarks.
-fn landmark_scheme(args: &CurveArgs) -> Result<&'static Scheme> {
+fn landmark_scheme(requested_scheme: Option<&'static Scheme>, methods: &[Method]) -> Result<&'static Scheme> {
     let needs_landmarks = |method: &Method| matches!(method, Method::Map(spec) if !spec.is_data_independent());
-    match args.landmarks {
-        Some(scheme) if !args.methods.iter().any(needs_landmarks) => {
+    match requested_scheme {
+        Some(scheme) if !methods.iter().any(needs_landmarks) => {
             let why = "no map among --methods uses landmarks of another scheme";
             Err(Error::option("--landmarks", scheme.name, why, "omit it, or compare a map such as eigen"))
         }
@@ -223,7 +257,7 @@ fn select_rows(
     let condition = args.data.select.condition.clone().or_else(|| args.test_where.as_ref().map(Condition::complement));
     let class_target = task == Task::Classification && args.test_where.is_some();
     let (targets, filter) = (targets.to_vec(), condition.clone());
-    let selection = Selection { targets, class_target, filter, ..open::training_selection(&args.data) };
+    let selection = Selection { targets, class_target, filter, ..table_selection(args) };
     let all_features_table = table.select(&selection)?;
     let Some(test) = &args.test_where else {
         return Ok((job.resolve_categories(&all_features_table)?, None, condition));

@@ -6,7 +6,7 @@ use crate::{Error, Result, open, output};
 use kapprox::{Kernel, map::MapSpec};
 use kreport::statistic::TestReport;
 use ksolve::AnyModel;
-use ksolve::job::{self, Scaling};
+use ksolve::job;
 use ksolve::predict::{Extras, Predictor};
 use ksolve::statistic;
 use kstore::{Missing, Selection};
@@ -18,7 +18,7 @@ fn check_model_options(args: &TestArgs) -> Result<()> {
     let options = [
         ("--features", !args.features.is_empty()),
         ("--with", !args.with.is_empty()),
-        ("--scale", args.scale != Scaling::default()),
+        ("--scale", args.scale.is_some()),
         ("--kernel", args.kernel != default_kernel),
         ("--map", args.map != MapSpec::default()),
         ("--rank", args.rank.is_some()),
@@ -77,6 +77,7 @@ pub(super) fn compare_with_model(model: &Path, args: &TestArgs, run: &RunSetting
         groups: comparison.groups,
         output: args.output.clone(),
         sample_names: vec!["training rows".to_string(), "new rows".to_string()],
+        sparse_columns: None,
         columns: vec![predictor.metadata().features.clone()],
         outcome: comparison.outcome,
         permutations: 0,

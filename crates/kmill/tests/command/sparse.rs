@@ -207,7 +207,8 @@ fn what_needs_the_columns_of_rows_refuses_sparse_ones() {
         "fit isomap a.svm --features x --sparse -o m.safetensors",
         "fit cca a.svm --features x --with y --sparse -o m.safetensors",
         "tune ridge a.svm --target y --sparse --metric learn --time 5s",
-        "curve a.svm --target y --sparse --ranks 10 -o c.csv",
+        "curve a.svm --target y --sparse --ranks 10 --methods kmeans -o c.csv",
+        "test hsic a.svm --features x --with y --sparse",
         "fit ridge a.svm --sparse --target y --landmarks b.svm -o m.safetensors",
     ] {
         let (code, _, stderr) = kmill(at, line);
@@ -248,6 +249,50 @@ fn a_search_on_sparse_rows_has_the_errors_of_a_search_on_dense_rows() {
     let model = std::fs::read(at.join("thin.safetensors")).unwrap();
     assert!(String::from_utf8_lossy(&model).contains("landmarks.indptr"));
     ok(at, "evaluate thin.safetensors thin.svm -q");
+}
+
+#[test]
+fn curves_tests_and_herding_on_sparse_rows_are_the_same_as_on_dense_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    tables(at);
+    let close = |dense: &serde_json::Value, sparse: &serde_json::Value, what: &str| {
+        let (dense, sparse) = (dense.as_f64().unwrap(), sparse.as_f64().unwrap());
+        assert!(dense.abs() > 0.0 && (dense - sparse).abs() <= 1e-9 * dense.abs(), "{what}: {dense} and {sparse}");
+    };
+    let options = format!("--width {WIDTH} --scale none --kernel gaussian(sigma=2) --precision f64 --json -q");
+    let curve = format!(
+        "curve a.svm --target y --where y!=3 --test-where y==3 --methods uniform,rpcholesky,fourier --ranks 20,40 --repeats 1 {options}"
+    );
+    let (dense, sparse) = (ok(at, &format!("{curve} -o d.csv")), ok(at, &format!("{curve} --sparse -o s.csv")));
+    let (dense, sparse) = (dense["cells"].as_array().unwrap(), sparse["cells"].as_array().unwrap());
+    assert!(dense.len() == 6 && sparse.len() == 6);
+    for (dense, sparse) in dense.iter().zip(sparse) {
+        close(&dense["frobenius"]["value"], &sparse["frobenius"]["value"], "frobenius");
+        close(&dense["test_error"], &sparse["test_error"], "test error");
+    }
+    // the longest row of b.svm is longer than all rows of a.svm
+    let test = format!("test mmd a.svm b.svm --rank 40 --permutations 50 {options}");
+    let (dense, sparse) = (ok(at, &test), ok(at, &format!("{test} --sparse")));
+    close(&dense["biased"], &sparse["biased"], "mmd");
+    assert_eq!(dense["p_values"]["permutation"], sparse["p_values"]["permutation"]);
+    let herd = format!("herd a.svm --features x* --count 5 --rank 40 {options}");
+    let (dense, sparse) = (ok(at, &format!("{herd} -o d.npy")), ok(at, &format!("{herd} --sparse -o s.parquet")));
+    assert!(dense["rows"].as_array().is_some_and(|rows| rows.len() == 5) && dense["rows"] == sparse["rows"]);
+    // the rows are written as they are stored, also if the scaling weights their entries
+    let weighted = format!("herd s.parquet --features x --count 5 --rank 5 --scale tf-idf -o w.parquet --json -q");
+    let order = ok(at, &weighted)["rows"].as_array().unwrap().clone();
+    ok(at, "convert s.parquet -o s.jsonl -q");
+    ok(at, "convert w.parquet -o w.jsonl -q");
+    let lines = |name: &str| -> Vec<serde_json::Value> {
+        let text = std::fs::read_to_string(at.join(name)).unwrap();
+        text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["x"].clone()).collect()
+    };
+    let (stored, written) = (lines("s.jsonl"), lines("w.jsonl"));
+    let expected = order.iter().map(|row| stored[usize::try_from(row.as_u64().unwrap()).unwrap()].clone());
+    assert_eq!(written, expected.collect::<Vec<_>>());
+    let (code, _, stderr) = kmill(at, &format!("{test} --sparse").replace("none", "standard"));
+    assert!(code == 1 && stderr.contains("would fill the zeros of sparse rows"), "{stderr}");
 }
 
 /// Decision values of scikit-learn 1.9.1, `SVC(C=0.5, gamma=0.1, tol=1e-12)`, on rows of ones.

@@ -4,6 +4,7 @@
 //! | rows | call |
 //! | --- | --- |
 //! | one, without allocation | [`Predictor::predict_with_scratch`] |
+//! | one, with named columns | [`Predictor::predict_record`] |
 //! | a slice | [`Predictor::predict`] |
 //! | a table of any size | [`Predictor::score_table`], segment by segment |
 //! | a table, to a file | [`Predictor::write`] |
@@ -15,11 +16,13 @@ mod anomalous_rows;
 mod decision;
 mod evaluate;
 mod explanation;
+mod extras;
 mod forecast;
 mod interval_rule;
 mod kept_columns;
 mod online_learning;
 mod prepared_model;
+mod record;
 mod shapley;
 mod table_scorer;
 mod writer;
@@ -36,12 +39,14 @@ pub use crate::score::{
 pub use anomalous_rows::AnomalousRow;
 pub use evaluate::{ChartData, Evaluation, NoveltyScores};
 pub use explanation::FeatureContribution;
+pub use extras::Extras;
 #[doc(hidden)]
 pub use forecast::ForecastSummary;
 #[doc(hidden)]
 pub use interval_rule::TrainingFolds;
 pub use online_learning::OnlineUpdate;
-pub use table_scorer::{Extras, Scores};
+pub use record::FieldValue;
+pub use table_scorer::Scores;
 pub use writer::PredictionSummary;
 
 use crate::{
@@ -458,57 +463,6 @@ impl Predictor {
             .iter()
             .flat_map(|v| noise_variances.iter().map(move |noise| standard_deviation(*noise, v + NOISE_VARIANCE)))
             .collect()
-    }
-
-    fn check_extras(&self, extras: Extras) -> Result<()> {
-        let metadata = self.metadata();
-        if extras.probabilities && metadata.link.is_none() {
-            let why = format!(
-                "the scores of {} are not probabilities; omit the option, or fit logistic, or svm with `probabilities`",
-                metadata.solver
-            );
-            return Err(Error::option("probabilities", "", why));
-        }
-        if extras.scores && self.classes().is_none() {
-            let why = "the model has no classes, so its predictions are its scores; omit the option";
-            return Err(Error::option("scores", "", why));
-        }
-        if extras.intervals && self.interval_levels().is_empty() {
-            let why = "the model was fitted without it; fit ridge, svr, quantile, logistic or svm with `interval`, or omit the option";
-            return Err(Error::option("interval", "", why));
-        }
-        if extras.components && self.component_count() == 0 {
-            return Err(match metadata.task {
-                Task::Components => {
-                    Error::option("components", "", "the predictions of this model are its components; omit the option")
-                }
-                _ => Error::NoComponents,
-            });
-        }
-        if extras.residual && !(metadata.has_feature_outputs() && metadata.certificate.is_some()) {
-            let why = "only the features of a projection have a residual; fit features with a map on landmarks, or omit the option";
-            return Err(Error::option("residual", "", why));
-        }
-        if extras.preimages && metadata.sparse_shape().is_some() {
-            return Err(Error::option("preimage", "", "sparse rows have no pre-images; omit the option"));
-        }
-        self.check_reasons(extras)?;
-        let requirements = [
-            ("std", extras.std, "ridge with `std`", Task::Regression),
-            ("novelty", extras.novelty, "kpca with `novelty`", Task::Components),
-            ("preimage", extras.preimages, "kpca with `novelty`", Task::Components),
-        ];
-        let has_quadratic = self.quadratic().is_some();
-        match requirements
-            .into_iter()
-            .find(|(_, is_requested, _, task)| *is_requested && (!has_quadratic || metadata.task != *task))
-        {
-            Some((option, _, required_fit, _)) => {
-                let why = format!("the model was fitted without it; fit {required_fit}, or omit the option");
-                Err(Error::option(option, "", why))
-            }
-            None => Ok(()),
-        }
     }
 
     fn quadratic(&self) -> Option<&Quadratic> {

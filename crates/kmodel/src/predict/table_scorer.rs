@@ -1,6 +1,7 @@
 //! Predictions of a model for the rows of a table, segment by segment (ranges of consecutive rows),
 //! in row order.
 
+use super::Extras;
 use super::prepared_model::{InputBuffers, PreparedModel, is_far_outside};
 use super::shapley::{ExplanationTarget, ShapleyExplainer};
 use crate::row_weights::{self, RowWeights};
@@ -20,52 +21,6 @@ use kstore::{
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Further outputs for every row.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Extras {
-    /// Class scores, for models with classes.
-    pub scores: bool,
-    /// Class probabilities, for models that have them.
-    pub probabilities: bool,
-    /// Components in addition to predictions, for fisher fitted with `components`.
-    pub components: bool,
-    /// Standard deviations, for ridge regression fitted with `std`.
-    pub std: bool,
-    /// Prediction intervals or sets, for models fitted with `interval`.
-    #[doc(hidden)]
-    pub intervals: bool,
-    /// Squared distances from the components, for kpca fitted with `novelty`.
-    pub novelty: bool,
-    /// Pre-images, for kpca fitted with `novelty`.
-    pub preimages: bool,
-    /// Norm of the part of k(x, ·) outside the span of the features, for a `features` model whose
-    /// map is a projection.
-    pub residual: bool,
-    /// k(x, x) instead of the residual: together with cluster scores it gives the distances from
-    /// the cluster centres. It is not written to files.
-    pub squares: bool,
-    /// Number of columns with the largest contributions to the prediction, as text; 0 for none.
-    #[doc(hidden)]
-    pub reasons: usize,
-    /// Contribution of each column to the prediction.
-    #[doc(hidden)]
-    pub contributions: bool,
-}
-
-impl Extras {
-    pub(super) fn has_quadratic(self) -> bool {
-        self.std || self.novelty
-    }
-
-    pub(super) fn needs_explainer(self) -> bool {
-        self.reasons > 0 || self.contributions
-    }
-
-    fn needs_diagonal(self) -> bool {
-        self.residual || self.squares
-    }
-}
 
 /// Scores of the rows of a segment, with their true values and row numbers in the table.
 #[derive(Clone, Debug, Default, PartialEq)]

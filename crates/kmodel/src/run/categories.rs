@@ -6,6 +6,7 @@ use crate::Result;
 use kstore::budget::MemoryTerm;
 use kstore::pass::lanes::{self, LaneMemory};
 use kstore::search::Search;
+use kstore::sparse::SparseShape;
 use kstore::{
     Label, MemoryPlan, Merge, ReadSettings, Reduction, SelectedTable, Statistics, StatisticsReduction, TILE_TEXT_BYTES,
     TableRows, TextLimit, Workers,
@@ -81,7 +82,15 @@ impl Run<'_> {
         let encoded_tables =
             resolved_tables.into_iter().map(|table| self.with_target_encoding(table)).collect::<Result<Vec<_>>>()?;
         // then finds the words of texts, and the weights of the entries of sparse rows
-        self.apply_search(encoded_tables, SelectedTable::entry_search)
+        let tables = self.apply_search(encoded_tables, SelectedTable::entry_search)?;
+        // one table can have longer sparse rows, or more columns, than another
+        let shapes = tables.iter().map(SelectedTable::sparse_shape).collect::<Option<Vec<_>>>().unwrap_or_default();
+        match shapes.into_iter().reduce(SparseShape::union) {
+            Some(shape) => {
+                Ok(tables.iter().map(|table| table.with_sparse_capacity(shape)).collect::<kstore::Result<_>>()?)
+            }
+            None => Ok(tables),
+        }
     }
 
     /// Searches all selections, combines the results, and applies the combined result to each

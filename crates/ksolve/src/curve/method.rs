@@ -1,7 +1,7 @@
 //! The compared methods, and the runs that measure them.
 
 use crate::{Error, Result};
-use kapprox::landmark::{self, Scheme};
+use kapprox::landmark::{self, Scheme, SelectionCost};
 use kapprox::map::{self, MapSpec};
 use std::{fmt, str::FromStr};
 
@@ -30,6 +30,16 @@ impl Method {
         match self {
             Self::Scheme(scheme) => scheme.depends_on_seed,
             Self::Map(_) => true,
+        }
+    }
+
+    /// Returns true if the method supports sparse rows. Schemes that compute with distances to
+    /// means do not.
+    #[doc(hidden)]
+    pub fn supports_sparse(&self) -> bool {
+        match self {
+            Self::Scheme(scheme) => scheme.cost != SelectionCost::Distances,
+            Self::Map(spec) => spec.family().supports_sparse,
         }
     }
 

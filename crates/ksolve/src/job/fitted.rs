@@ -1,6 +1,6 @@
 //! Runs a job and returns its result: a model and the report of its fit.
 
-use super::{ElementType, Fit, Run, fit::ParsedOptions, warnings::improvement_warnings};
+use super::{ElementType, Fit, Run, fit::ParsedOptions, sparse_rows, warnings::improvement_warnings};
 use crate::combination_report::Combination;
 use crate::fit_report::{FitReport, TrainScores, convention_of};
 use crate::metric::combination::{self, combine};
@@ -35,9 +35,7 @@ impl Fitted {
 }
 
 fn kernels_on_rows(kernels: &[Kernel], selected: &SelectedTable) -> Result<Vec<Kernel>> {
-    let (names, sparse_column_count) =
-        (selected.feature_names(), selected.sparse_shape().map(|shape| shape.column_count));
-    kernels.iter().map(|kernel| Ok(kernel.resolve_for_rows(&names, sparse_column_count)?)).collect()
+    kernels.iter().map(|kernel| sparse_rows::kernel_for(kernel, selected)).collect()
 }
 
 impl Fit {

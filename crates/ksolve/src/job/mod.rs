@@ -19,6 +19,7 @@ mod files;
 mod fit;
 mod fitted;
 mod serde_text;
+mod sparse_rows;
 mod train_options;
 mod warnings;
 
@@ -38,3 +39,5 @@ pub use kmodel::model::MetricReport;
 pub use kmodel::run::TestSplit;
 pub use kmodel::run::{Checkpoint, Run, TEXT_COPIES};
 pub use kstore::CancelToken;
+#[doc(hidden)]
+pub use sparse_rows::{kernel_for, scaling_for, text_options_for};

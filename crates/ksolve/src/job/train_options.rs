@@ -2,15 +2,16 @@
 
 use super::candidates::Candidates;
 use super::fit::{Fit, ParsedOptions};
+use super::sparse_rows;
 use crate::folds::FoldSpec;
-use crate::request::{LandmarkSource, MetricForm, MetricSource, Scaling, TrainOptions};
+use crate::request::{LandmarkSource, MetricForm, MetricSource, TrainOptions};
 use crate::solver::parameter::{FOLDS, INTERVAL, LAMBDA_GRID, NODES, RANKS, SECOND_KERNEL, SECOND_VIEW, TOLERANCE};
 use crate::solver::{Settings, SolverProperties};
 use crate::{Error, Result};
 use kapprox::Kernel;
 use kapprox::landmark::SelectionCost;
 use kstore::condition::format_rows;
-use kstore::{Missing, SelectedTable, Selection, TextOptions};
+use kstore::{SelectedTable, Selection, TextOptions};
 
 const DEFAULT_RANK: usize = 1000;
 /// Maximum rank if a tolerance is set but no rank: at this rank the Gram matrix takes 128 MB.
@@ -29,7 +30,7 @@ impl Fit {
         let parsed = self.parsed_options()?;
         let (ParsedOptions { settings, .. }, properties) = (parsed, parsed.properties());
         self.check_landmarks(properties)?;
-        let scaling = self.scaling_of(selected)?;
+        let scaling = sparse_rows::scaling_for(self.scaling, selected)?;
         if selected.sparse_shape().is_some() {
             self.check_sparse(properties)?;
         }
@@ -83,10 +84,7 @@ impl Fit {
     fn kernels(&self, settings: &Settings, selected: &SelectedTable) -> Result<(Kernel, Option<Kernel>)> {
         let names = selected.feature_names();
         let Some(patterns) = settings.columns(&SECOND_VIEW) else {
-            return Ok((
-                self.kernel.resolve_for_rows(&names, selected.sparse_shape().map(|shape| shape.column_count))?,
-                None,
-            ));
+            return Ok((sparse_rows::kernel_for(&self.kernel, selected)?, None));
         };
         if let Some(landmarks @ LandmarkSource::Rows(_)) = &self.landmarks {
             return Err(Error::option("landmarks", landmarks, "each view has its own landmarks; name a scheme"));
@@ -145,39 +143,13 @@ impl Fit {
         })
     }
 
-    /// Returns the scaling of the rows. For sparse rows, returns the scaling that corresponds to
-    /// the weighting of the entries in the selection.
-    fn scaling_of(&self, selected: &SelectedTable) -> Result<Scaling> {
-        let is_sparse = selected.sparse_shape().is_some();
-        match self.scaling.filter(|scaling| is_sparse != scaling.weighting().is_some() && *scaling != Scaling::None) {
-            None if is_sparse => Ok(Scaling::from_weighting(selected.weighting())),
-            None => Ok(self.scaling.unwrap_or_default()),
-            Some(scaling) if is_sparse => {
-                let why = "it would fill the zeros of sparse rows; use tf-idf, unit, maxabs or none";
-                Err(Error::option("scale", scaling, why))
-            }
-            Some(scaling) => Err(scaling.sparse_only_error()),
-        }
-    }
-
     /// Returns the options that open a table for the fit of these rows. If the scaling weights the
     /// entries of sparse rows, all rows stay sparse. Otherwise rows with few nonzeros stay sparse,
     /// unless a step of the fit computes with columns, fills zeros or handles missing values.
     #[doc(hidden)]
     pub fn text_options_for(&self, selection: &Selection, options: TextOptions) -> TextOptions {
-        if !selection.sparse || !matches!(selection.missing, Missing::Fitted | Missing::Error) {
-            return options;
-        }
-        let no_columns: [&str; 0] = [];
-        let supports_sparse = || {
-            self.kernel.resolve_for_rows(&no_columns, Some(1)).is_ok()
-                && self.parsed_options().is_ok_and(|parsed| self.check_sparse(parsed.properties()).is_ok())
-        };
-        match self.scaling {
-            Some(Scaling::TfIdf | Scaling::Unit | Scaling::Maxabs) => options.sparse(),
-            None | Some(Scaling::None) if supports_sparse() => options.prefer_sparse(),
-            _ => options,
-        }
+        let supports_sparse = self.parsed_options().is_ok_and(|parsed| self.check_sparse(parsed.properties()).is_ok());
+        sparse_rows::text_options_for(selection, &self.kernel, self.scaling, supports_sparse, options)
     }
 
     /// Rejects options that compute with the columns of sparse rows.

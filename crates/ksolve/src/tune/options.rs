@@ -1,9 +1,10 @@
 //! The options of a search and its memory plan.
 
+use crate::job::{self, Fit};
 use crate::prepare::stage_plans::{REMEDY_LOWER_RANK, plan_solve, select_pass_shape};
 use crate::request::{MetricForm, MetricSource, PassShape, ProblemSize, Resources, TrainOptions};
 use crate::solver::{parameter, ridge};
-use crate::{Error, FoldSpec, Intercept, Result, RidgeGrid, Task, job::Fit, metric, prepare::target_counts};
+use crate::{Error, FoldSpec, Intercept, Result, RidgeGrid, Task, metric, prepare::target_counts};
 use kapprox::{Real, kernel::Kernel};
 use kstore::{MemoryPlan, SelectedTable};
 use std::cmp::Ordering;
@@ -106,13 +107,10 @@ impl TuneOptions {
         max_sample_rows: usize,
         selected: &SelectedTable,
     ) -> Result<Self> {
-        let (surrogate, names) = (ridge_surrogate(fit, score)?, selected.feature_names());
+        let surrogate = ridge_surrogate(fit, score)?;
         let ridge = ridge::Ridge::new(surrogate.settings()?);
         let kernels = match requested_kernels {
-            Some(named) => {
-                let column_count = selected.sparse_shape().map(|shape| shape.column_count);
-                named.iter().map(|kernel| kernel.resolve_for_rows(&names, column_count)).collect::<Result<_, _>>()?
-            }
+            Some(named) => named.iter().map(|kernel| job::kernel_for(kernel, selected)).collect::<Result<_>>()?,
             None => default_kernels(selected)?,
         };
         let learns_default_metric = surrogate.metric_source() == &MetricSource::Learned(MetricForm::DiagonalOrFull);

@@ -44,6 +44,20 @@ impl SelectedTable {
         self.encoding()?.sparse_shape()
     }
 
+    /// Returns the selection with room for sparse rows of this shape. Other rows are unchanged.
+    ///
+    /// # Errors
+    /// The errors of a selection with a known encoding.
+    #[doc(hidden)]
+    pub fn with_sparse_capacity(&self, shape: SparseShape) -> Result<Self> {
+        match (self.encoding(), self.sparse_shape()) {
+            (Some(encoding), Some(own_shape)) if own_shape != own_shape.union(shape) => {
+                self.with_encoding(self.features.clone(), encoding.clone().with_capacity_for(&[shape]))
+            }
+            _ => Ok(self.clone()),
+        }
+    }
+
     /// Returns the weighting of the entries of the selected rows if they are sparse.
     #[doc(hidden)]
     pub fn weighting(&self) -> Weighting {

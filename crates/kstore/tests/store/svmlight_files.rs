@@ -125,7 +125,7 @@ fn sparse_rows_that_cannot_be_used_are_refused_with_what_to_do() {
         ("2 2:-inf", target.clone(), "row 4 (counted from 0), line 8, column \"x\" is infinite"),
         ("2 2:one", target.clone(), "line 8: expected a number, found \"one\""),
         ("2 1:1 1:2", target.clone(), "line 8: expected ascending indices, found 1 after 1"),
-        ("2 1:1", Selection { sparse: false, ..target.clone() }, "holds sparse rows, but only the verbs fit, plan"),
+        ("2 1:1", Selection { sparse: false, ..target.clone() }, "holds sparse rows, but only fit, tune, plan"),
         (
             "2 1:1",
             Selection { targets: Vec::new(), features: names(&["x", "y"]), ..target.clone() },
