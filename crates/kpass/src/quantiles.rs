@@ -85,6 +85,15 @@ pub fn knots_of(values: impl Iterator<Item = f64>, weights: &[f64]) -> Vec<f64> 
     if weighted.is_empty() { identity_knots().collect() } else { knots(&weighted).collect() }
 }
 
+/// Returns the distinct knots in ascending order, each with its score. Between two of them, the
+/// score is linear in the value.
+#[doc(hidden)]
+pub fn distinct_knots(knots: &[f64]) -> Vec<(f64, f64)> {
+    let mut distinct: Vec<(f64, f64)> = (0..knots.len()).map(|k| (knots[k], tied_knots(knots, k).2)).collect();
+    distinct.dedup_by_key(|(knot, _)| *knot);
+    distinct
+}
+
 /// Returns the derivative of [`apply`] at a value, which is positive. At a knot, returns the
 /// derivative on its lower side.
 pub fn slope(knots: &[f64], value: f64) -> f64 {

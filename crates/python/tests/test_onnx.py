@@ -12,6 +12,7 @@ KERNELS = [
     "0.25 * exponential(sigma=[1, 2, 3]) + matern(nu=1.5, sigma=[3, 2, 1]) + laplacian(sigma=[2, 5, 3]) + cauchy(sigma=[2, 2, 1])",
     "matern(nu=1.5, sigma=2)", "matern(nu=2.5, sigma=2)",
     "laplacian(sigma=4)", "rational_quadratic(alpha=0.5, sigma=2)", "cauchy(sigma=2)", "linear()", "polynomial(degree=3)", "cosine() + constant(value=0.5)", "2 * gaussian(sigma=2, on=[x0, x2]) * (linear() + 1)", "exp(0.1 * linear())",
+    "matern(nu=1.5, sigma=2) + laplacian(sigma=[2, 1, 3], scale=quantile) + gaussian(sigma=1, on=[x2, x0], scale=quantile)",
 ]
 
 
@@ -34,6 +35,16 @@ def test_values(kernel):
     # |x|^2 + |z|^2 - 2 <x, z> loses half of the digits if the row is a landmark
     close = 1e-6 if "exponential" in kernel else 1e-11
     np.testing.assert_allclose(actual, model.predict(x), rtol=0, atol=close * np.abs(y).max())
+
+
+def test_quantile_scaling_with_ties_and_tails():
+    x = rows()
+    x[:, 2] = np.round(10 * x[:, 2])  # few distinct values, so that knots are tied
+    x[:150, 1] = 5.0
+    y = np.sin(x[:, 0]) + x[:, 2]
+    model = kmill.KernelRidge(kernel="gaussian(sigma=2)", scale="quantile", rank=40, lambdas=1e-3, precision="f64", clip=False).fit(x, y)
+    outside = np.vstack([x, 30 * x, np.zeros((1, 3))])
+    np.testing.assert_allclose(run(model, outside)["prediction"][:, 0], model.predict(outside), rtol=0, atol=1e-11 * np.abs(y).max())
 
 
 @pytest.mark.parametrize("labels", [["bad", "good"], [3, 7, 11], [False, True]])

@@ -93,6 +93,8 @@ fn apply(operation: &str, inputs: &[&Array], keep: bool) -> Option<Array> {
         "Div" => both(|a, b| a / b),
         "Pow" => both(f64::powf),
         "Max" => both(f64::max),
+        "Min" => both(f64::min),
+        "Log" => each(f64::ln),
         "MatMul" => {
             let [(n, m), (_, t)] = [0, 1].map(|i| (inputs[i].shape[0], inputs[i].shape[1]));
             let sum = |i: usize, j: usize| {
@@ -166,6 +168,7 @@ fn exported_models_compute_what_predict_does() {
             "exponential(sigma=3)",
             "1 + 0.5*polynomial(degree=2)",
             "2*laplacian(sigma=4)*cosine()",
+            "gaussian(sigma=3) + laplacian(sigma=4, scale=quantile)",
         ];
         for kernel in kernels {
             let what = format!("{} with {kernel}", family.name);

@@ -1,5 +1,6 @@
 //! Kernel expressions as trees that callers in other languages can read.
 
+use super::input_scale::InputScale;
 use super::node::{BaseKernel, Node};
 use super::{Kernel, family::Value, transform::KernelTransform};
 
@@ -24,6 +25,10 @@ pub enum Expression {
         parameters: Vec<(&'static str, Vec<f64>)>,
         /// Positions of the features that the kernel uses; `None` for all.
         columns: Option<Vec<usize>>,
+        /// Knots of the quantile scores that replace the features, as in [`kpass::quantiles`];
+        /// empty if the kernel uses the features themselves.
+        #[doc(hidden)]
+        knots: Vec<f64>,
     },
     /// A number times a kernel.
     Scaled(f64, Box<Expression>),
@@ -44,8 +49,7 @@ pub enum Expression {
 impl Kernel {
     /// Returns the expression as a tree. Returns `None` if a length scale is still `median` or
     /// `auto`, if a parameter is still relative to the number of features (`1/d`), if a column name
-    /// is not yet resolved to a position, or if a kernel [rescales its
-    /// inputs](Self::rescales_inputs).
+    /// is not yet resolved to a position, or if the quantiles of an input are not yet computed.
     #[doc(hidden)]
     pub fn expression(&self) -> Option<Expression> {
         expression_of(&self.0)
@@ -69,9 +73,11 @@ fn expression_of(node: &Node) -> Option<Expression> {
 }
 
 fn call_expression(base_kernel: &BaseKernel) -> Option<Expression> {
-    if base_kernel.scale.is_some() {
-        return None;
-    }
+    let knots = match &base_kernel.scale {
+        None => Vec::new(),
+        Some(InputScale::Knots(knots)) => knots.to_vec(),
+        Some(InputScale::Quantile) => return None,
+    };
     let numbers_of = |value: &Value| match value {
         Value::Number(number) => Some(vec![*number]),
         Value::List(numbers) => Some(numbers.clone()),
@@ -85,5 +91,5 @@ fn call_expression(base_kernel: &BaseKernel) -> Option<Expression> {
         (Some(_), Some(indices)) => Some(indices.iter().collect()),
         (Some(_), None) => return None,
     };
-    Some(Expression::Kernel { family: base_kernel.family.name, parameters, columns })
+    Some(Expression::Kernel { family: base_kernel.family.name, parameters, columns, knots })
 }

@@ -1,7 +1,9 @@
 //! Kernel values k(x, z_j) and k(x, x) as ONNX operations.
 
 use super::graph::Value;
+use super::quantile_scores::quantile_scores;
 use kapprox::kernel::Expression;
+use kstore::quantiles::{self, KNOTS_PER_INPUT};
 
 /// Points of the kernel functions, m x d row-major.
 #[derive(Clone, Copy)]
@@ -20,6 +22,15 @@ impl KernelPoints<'_> {
     }
 }
 
+/// Replaces each of d features of points (row-major) by its quantile score.
+fn to_quantile_scores(points: &mut [f64], d: usize, knots: &[f64]) {
+    for row in points.chunks_exact_mut(d.max(1)) {
+        row.iter_mut()
+            .zip(knots.chunks_exact(KNOTS_PER_INPUT))
+            .for_each(|(value, knots)| *value = quantiles::apply(knots, *value));
+    }
+}
+
 /// Returns the matrix of k(x_i, z_j), N x m, for the points z_j. Without points, returns k(x_i,
 /// x_i), N x 1, or a single number if it is the same for all rows. The error is the part of the
 /// kernel expression that ONNX operations cannot express.
@@ -34,10 +45,16 @@ pub(super) fn kernel_values<'g>(
         combined.ok_or("an empty expression".to_string())
     };
     match expression {
-        Expression::Kernel { family, parameters, columns } => {
+        Expression::Kernel { family, parameters, columns, knots } => {
             let parameter_values =
                 |name: &str| parameters.iter().find(|(other, _)| *other == name).map(|(_, values)| &values[..]);
-            kernel(family, &parameter_values, x, points, columns.as_deref())
+            let mut inputs = select_columns(x, columns.as_deref());
+            let mut points = points.map(|points| points.in_columns(columns.as_deref()));
+            if !knots.is_empty() {
+                inputs = quantile_scores(&inputs, knots);
+                points.iter_mut().for_each(|(points, d)| to_quantile_scores(points, *d, knots));
+            }
+            kernel(family, &parameter_values, KernelArguments { x: inputs, points, sigma: parameter_values("sigma") })
                 .ok_or_else(|| format!("the kernel {family}"))
         }
         Expression::Scaled(factor, part) => Ok(kernel_values(part, x, points)?.apply_number("Mul", *factor)),
@@ -53,13 +70,9 @@ pub(super) fn kernel_values<'g>(
 fn kernel<'v, 'g>(
     family: &str,
     parameter: &dyn Fn(&str) -> Option<&'v [f64]>,
-    x: &Value<'g>,
-    points: Option<KernelPoints<'_>>,
-    columns: Option<&[usize]>,
+    arguments: KernelArguments<'_, 'g>,
 ) -> Option<Value<'g>> {
     let number = |name: &str| parameter(name).and_then(|values| values.first().copied());
-    let points = points.map(|points| points.in_columns(columns));
-    let arguments = KernelArguments { x: select_columns(x, columns), points, sigma: parameter("sigma") };
     // γ x·z + c₀, for the kernels with these parameters
     let affine =
         || Some(arguments.inner_products().apply_number("Mul", number("gamma")?).apply_number("Add", number("c0")?));
@@ -77,7 +90,7 @@ fn kernel<'v, 'g>(
                 .apply_number("Pow", -alpha)
         }
         "cauchy" => {
-            let (squared_distances, unit) = (arguments.squared_distances(), x.graph.number(1.0));
+            let (squared_distances, unit) = (arguments.squared_distances(), arguments.x.graph.number(1.0));
             unit.apply_binary("Div", &unit.apply_binary("Add", &squared_distances))
         }
         "linear" => arguments.inner_products(),
@@ -205,7 +218,7 @@ pub(super) fn squared_norms<'g>(x: &Value<'g>) -> Value<'g> {
     row_sums(&x.apply_binary("Mul", x), 1, true)
 }
 
-fn row_sums<'g>(array: &Value<'g>, axis: i64, keep_axis: bool) -> Value<'g> {
+pub(super) fn row_sums<'g>(array: &Value<'g>, axis: i64, keep_axis: bool) -> Value<'g> {
     let axis = array.graph.integers(&[axis]);
     array.apply_node("ReduceSum", &[&axis], &[("keepdims", i64::from(keep_axis))])
 }

@@ -11,13 +11,15 @@
 //!
 //! *Supported models*: models on landmarks whose kernel is composed of gaussian, exponential,
 //! laplacian, matern, rational_quadratic, cauchy, linear, polynomial, sigmoid, cosine and constant
-//! kernels, on all or some features, with sums, products, powers and exponentials.
+//! kernels, on all or some features or their quantile scores, with sums, products, powers and
+//! exponentials.
 //! *Bytes*: 8·m·(d + t) for m landmarks.
 //!
 //! Reference: the ONNX standard, <https://onnx.ai/onnx/intro/>.
 
 mod graph;
 mod kernels;
+mod quantile_scores;
 
 use crate::{
     AnyModel, Error, Link, Model, RegressionLoss, Result, Task,
@@ -28,6 +30,7 @@ use faer::Mat;
 use graph::{Graph, Value};
 use kapprox::{Kernel, Real};
 use kernels::KernelPoints;
+use quantile_scores::quantile_scores;
 
 impl AnyModel {
     /// Returns the bytes of an ONNX file of the model: see [`crate::onnx`].
@@ -52,9 +55,6 @@ impl<T: Real> Model<T> {
         if self.metadata.sparse_shape().is_some() {
             return Err(unsupported("its rows are sparse; use predict"));
         }
-        if !self.scaler.knots.is_empty() {
-            return Err(unsupported("its features are scaled by quantiles; use predict, or fit with another `scale`"));
-        }
         if self.leaves.is_some() {
             return Err(unsupported(
                 "it has local models in the leaves of a tree; use predict, or fit it without `local`",
@@ -68,12 +68,6 @@ impl<T: Real> Model<T> {
         }
         let kernel_expression = |kernel: &str| {
             let kernel = Kernel::parse(kernel)?.resolve_columns(&self.metadata.features)?;
-            if kernel.rescales_inputs() {
-                return Err(unsupported(
-                    "a part of its kernel has inputs that are scaled by quantiles; use predict, or fit with a kernel \
-                     without `scale=quantile`",
-                ));
-            }
             let without_values = || unsupported("its kernel has parameters without values; fit it again");
             kernel.expression().ok_or_else(without_values)
         };
@@ -111,8 +105,8 @@ impl<T: Real> Model<T> {
         Ok(graph.to_bytes("X", self.scaler.input_count()))
     }
 
-    /// Returns the inputs of the basis: rows that are centred, scaled, transformed by asinh,
-    /// clipped, and transformed by the metric.
+    /// Returns the inputs of the basis: rows that are centred, scaled, transformed by asinh or to
+    /// quantile scores, clipped, and transformed by the metric.
     fn basis_inputs<'g>(&self, graph: &'g Graph) -> Value<'g> {
         let inverse_scales: Vec<f64> =
             self.scaler.scale.iter().map(|scale| if *scale == 0.0 { 0.0 } else { 1.0 / scale }).collect();
@@ -120,6 +114,9 @@ impl<T: Real> Model<T> {
         let mut x = graph.input("X").apply_binary("Sub", &centre).apply_binary("Mul", &inverse_scales);
         if self.metadata.asinh {
             x = asinh(&x);
+        }
+        if !self.scaler.knots.is_empty() {
+            x = quantile_scores(&x, &self.scaler.knots);
         }
         if !self.metadata.ranges.is_empty() {
             let range_ends = |end_index: usize| -> Vec<f64> {

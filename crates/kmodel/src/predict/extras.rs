@@ -26,6 +26,7 @@ pub struct Extras {
     pub residual: bool,
     /// k(x, x) instead of the residual: together with cluster scores it gives the distances from
     /// the cluster centres. It is not written to files.
+    #[doc(hidden)]
     pub squares: bool,
     /// Number of columns with the largest contributions to the prediction, as text; 0 for none.
     #[doc(hidden)]

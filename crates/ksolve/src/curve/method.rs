@@ -118,6 +118,7 @@ impl super::CurveOptions {
     /// Returns every run: first all methods with the first seed, then all methods with the next
     /// seed, and so on. An interrupted curve then has some results of each method. A deterministic
     /// method runs once.
+    #[doc(hidden)]
     pub fn runs(&self) -> Vec<CurveRun> {
         let mut runs = Vec::new();
         for repeat in 0..self.repeats {

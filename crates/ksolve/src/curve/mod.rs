@@ -146,10 +146,12 @@ pub struct CurveCell {
     /// Bytes that this process read from storage for these steps; 0 for a sample in memory.
     pub bytes_read: u64,
     /// Planned memory of the run, measurements included, in bytes.
+    #[doc(hidden)]
     pub planned_bytes: usize,
     /// Trace error tr(K − K̂)/tr K; `None` for maps that are not projections.
     pub trace_error: Option<f64>,
     /// Upper bound of the rounding error in `trace_error`.
+    #[doc(hidden)]
     pub trace_rounding: f64,
     /// Frobenius error ‖K − K̂‖_F/‖K‖_F.
     pub frobenius: Estimate,

@@ -170,6 +170,7 @@ impl<'a, T: Real> Setting<'a, T> {
     }
 
     /// Returns the statistics of all rows, from the first pass.
+    #[doc(hidden)]
     pub fn statistics(&self) -> &Statistics {
         &self.survey.statistics
     }
@@ -180,6 +181,7 @@ impl<'a, T: Real> Setting<'a, T> {
     }
 
     /// Returns the kind of test error; `None` without test rows.
+    #[doc(hidden)]
     pub fn test_error_kind(&self) -> Option<TestErrorKind> {
         self.test_rows.as_ref().map(|_| match self.options.task {
             Task::Classification => TestErrorKind::Error,
@@ -188,6 +190,7 @@ impl<'a, T: Real> Setting<'a, T> {
     }
 
     /// Returns the number of columns of K for the Frobenius error; all columns if it is exact.
+    #[doc(hidden)]
     pub fn column_count(&self) -> usize {
         sampled_column_count(self.n)
     }
@@ -211,6 +214,7 @@ impl<'a, T: Real> Setting<'a, T> {
     ///
     /// # Errors
     /// The errors of opening the rows.
+    #[doc(hidden)]
     pub fn plan(&self, method: &Method, rank: usize) -> Result<(PassShape, Vec<MemoryPlan>)> {
         let t = self.test_rows.as_ref().map(|_| self.targets.count());
         plan::<T>(self.selected, self.options, method, rank, t, self.resources)
