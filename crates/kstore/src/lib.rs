@@ -90,8 +90,8 @@ pub use future_rows::FutureRows;
 pub use kpass::{
     AtomicFile, BufferPool, Digest, Float, Footprint, KeptColumn, KeptValues, LabelCodes, MemoryPlan, MemoryRows,
     Merge, Pass, Reduction, RowBlock, RowBuf, RowCursor, RowSource, Scaler, Statistics, StatisticsReduction, Strings,
-    TableShape, Workers, atomic, budget, checkpoint, committed_outputs, display, key, names, pass, persist, rayon,
-    registry, remove_temporaries, rows, sparse, statistics, stop_outputs, summed, vectorised, watch_outputs,
+    TableShape, Workers, atomic, budget, checkpoint, committed_outputs, display, key, names, pass, persist, quantiles,
+    rayon, registry, remove_temporaries, rows, sparse, statistics, stop_outputs, summed, vectorised, watch_outputs,
 };
 #[doc(hidden)]
 pub use lag_pass::LagPass;

@@ -9,8 +9,11 @@ use kstore::quantiles::{self, KNOTS_PER_INPUT};
 /// [`KNOTS_PER_INPUT`] numbers for each column. Needs N x d x K numbers.
 ///
 /// For distinct knots q_0 < … < q_L with scores s_k, the score of a value v is
-/// `s_0 + asinh(min(v − q_0, 0)) + Σ_k c_k clip(v − q_k, 0, q_(k+1) − q_k) + asinh(max(v − q_L, 0))`,
-/// where c_k = (s_(k+1) − s_k)/(q_(k+1) − q_k).
+///
+/// ```text
+/// s_0 + asinh(min(v − q_0, 0)) + Σ_k c_k clip(v − q_k, 0, q_(k+1) − q_k) + asinh(max(v − q_L, 0)),
+/// c_k = (s_(k+1) − s_k)/(q_(k+1) − q_k)
+/// ```
 pub(super) fn quantile_scores<'g>(x: &Value<'g>, knots: &[f64]) -> Value<'g> {
     let columns: Vec<Vec<(f64, f64)>> = knots.chunks_exact(KNOTS_PER_INPUT).map(quantiles::distinct_knots).collect();
     let piece_count = columns.iter().map(|knots| knots.len() - 1).max().unwrap_or(0);
@@ -26,7 +29,8 @@ pub(super) fn quantile_scores<'g>(x: &Value<'g>, knots: &[f64]) -> Value<'g> {
         }
     }
     let (graph, shape) = (x.graph, [1, columns.len(), piece_count]);
-    let row = |value: fn(&[(f64, f64)]) -> f64| graph.row(&columns.iter().map(|knots| value(knots)).collect::<Vec<_>>());
+    let row =
+        |value: fn(&[(f64, f64)]) -> f64| graph.row(&columns.iter().map(|knots| value(knots)).collect::<Vec<_>>());
     let (first_knots, first_scores) = (row(|knots| knots[0].0), row(|knots| knots[0].1));
     let last_knots = row(|knots| knots[knots.len() - 1].0);
     let lower_tail = asinh(&x.apply_binary("Sub", &first_knots).apply_number("Min", 0.0));

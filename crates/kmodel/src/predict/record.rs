@@ -57,11 +57,13 @@ impl Predictor {
     /// # use std::sync::Arc;
     /// # let cities = StringArray::from_iter_values((0..60).map(|i| ["Ulm", "Bonn"][i % 2]));
     /// # let rooms = Float64Array::from_iter_values((0..60).map(|i| (i / 2 % 5) as f64));
-    /// # let rents =
-    /// #     Float64Array::from_iter_values((0..60).map(|i| (i / 2 % 5) as f64 + 10.0 * (i % 2) as f64));
-    /// # let columns =
-    /// #     [("city", Arc::new(cities) as ArrayRef), ("rooms", Arc::new(rooms)), ("rent", Arc::new(rents))];
-    /// # let batch = RecordBatch::try_from_iter(columns)?;
+    /// # let rent = |i: usize| (i / 2 % 5) as f64 + 10.0 * (i % 2) as f64;
+    /// # let rents = Float64Array::from_iter_values((0..60).map(rent));
+    /// # let batch = RecordBatch::try_from_iter([
+    /// #     ("city", Arc::new(cities) as ArrayRef),
+    /// #     ("rooms", Arc::new(rooms)),
+    /// #     ("rent", Arc::new(rents)),
+    /// # ])?;
     /// let table = kstore::Table::from_batches(vec![batch])?; // columns city, rooms and rent
     /// let fitted = Fit::ridge().rank(20).fit_table(&table, &["rent"], &Run::new())?;
     /// let predictor = Predictor::new(fitted.model)?;
