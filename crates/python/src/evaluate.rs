@@ -1,6 +1,5 @@
 //! The scores of a model on rows with true values, as `kmill evaluate` computes them.
 
-use crate::error::to_py_err;
 use crate::model::Model;
 use crate::page::PageContents;
 use crate::run::{ResourceRequest, parse_json};
@@ -40,8 +39,8 @@ struct EvaluationRequest {
 
 /// The scores of an evaluation, their text, and the points of the charts.
 #[derive(Debug, Serialize)]
-pub(crate) struct EvaluationJson {
-    scores: serde_json::Value,
+pub(crate) struct EvaluationJson<'a> {
+    scores: &'a EvaluateReport,
     text: String,
     points: Vec<(f64, f64)>,
     roc: Option<Vec<(f64, f64)>>,
@@ -50,23 +49,36 @@ pub(crate) struct EvaluationJson {
     calibration: Option<Vec<(f64, f64, f64)>>,
 }
 
-impl EvaluationJson {
-    fn new(scores: serde_json::Value, text: String, chart_data: &ChartData) -> Self {
+impl<'a> EvaluationJson<'a> {
+    fn new(scores: &'a EvaluateReport, text: String, chart_data: &ChartData) -> Self {
         let ChartData { points, roc, precision, calibration, .. } = chart_data.clone();
         let calibration =
             calibration.map(|bins| bins.into_iter().map(|bin| (bin.predicted, bin.observed, bin.rows)).collect());
         Self { scores, text, points, roc, precision, calibration }
     }
 
-    /// Returns the scores of a model of `solver` on the test rows of its fit, the description of
-    /// the test rows, and the contents of the page.
-    pub(crate) fn of_test_rows(test_set: &TestSetReport, solver: &str) -> serde_json::Value {
-        let mut test_rows = serde_json::to_value(test_set).unwrap_or_default();
-        let scores = test_rows.as_object_mut().and_then(|fields| fields.remove("scores")).unwrap_or_default();
-        let page = PageContents::from(test_set.scores.page(&test_set.chart_data, Path::new(solver)));
-        let evaluation = Self::new(scores, test_set.to_string(), &test_set.chart_data);
-        serde_json::json!({"test_rows": test_rows, "evaluation": evaluation, "page": page})
+    fn to_json(&self) -> PyResult<String> {
+        serde_json::to_string(self).map_err(|error| PyValueError::new_err(error.to_string()))
     }
+}
+
+/// Returns the description of the test rows of a fit, the scores of its model on them, and the
+/// contents of their page.
+pub(crate) fn describe_test_set(test_set: &TestSetReport, solver: &str) -> PyResult<serde_json::Value> {
+    let TestSetReport { spec, description, seed, rows, training_rows, scores, chart_data } = test_set;
+    let page = PageContents::from(scores.page(chart_data, Path::new(solver)));
+    let evaluation = EvaluationJson::new(scores, test_set.to_string(), chart_data);
+    Ok(serde_json::json!({
+        "test_rows": {
+            "spec": spec.to_string(),
+            "selects": description,
+            "seed": seed,
+            "rows": rows,
+            "training_rows": training_rows,
+        },
+        "evaluation": evaluation.to_json()?,
+        "page": page.to_json()?,
+    }))
 }
 
 /// Scores a model on the rows of a table with true values. Returns the scores with the points of
@@ -90,10 +102,8 @@ pub(crate) fn evaluate(
         Ok((report, chart_data, progress.warnings()))
     })?;
     let page = PageContents::from(report.page(&chart_data, Path::new(&request.name)));
-    let scores = serde_json::to_value(&report).map_err(|error| PyValueError::new_err(error.to_string()))?;
-    let evaluation = EvaluationJson::new(scores, report.to_string(), &chart_data);
-    let text = serde_json::to_string(&evaluation).map_err(|error| PyValueError::new_err(error.to_string()))?;
-    Ok((text, page.to_json()?, warnings))
+    let evaluation = EvaluationJson::new(&report, report.to_string(), &chart_data);
+    Ok((evaluation.to_json()?, page.to_json()?, warnings))
 }
 
 impl EvaluationRequest {

@@ -1,7 +1,7 @@
 //! Fits: jobs that the Python side passes as JSON.
 
+use crate::evaluate::describe_test_set;
 use crate::run::{ResourceRequest, from_json, parse_json};
-use crate::evaluate::EvaluationJson;
 use crate::watch::{Progress, run_watched};
 use crate::{error::to_py_err, medium::engine, model::Model, page::PageContents, table::Table};
 use kreport::fit::{TestPart, TestSetReport};
@@ -143,12 +143,13 @@ pub(crate) fn with_report(
     choice: Option<serde_json::Value>,
 ) -> PyResult<(Model, String)> {
     let TestedFit { predictor, report, test_set } = fitted;
+    let test = test_set.as_ref().map(|test_set| describe_test_set(test_set, report.solver)).transpose()?;
     let text = serde_json::json!({
         "report": report,
         "seconds": report.seconds,
         "warnings": report.warnings,
         "certificates": report.certificates,
-        "test": test_set.as_ref().map(|test_set| EvaluationJson::of_test_rows(test_set, &report.solver)),
+        "test": test,
         "page": PageContents::of_fit(&report, test_set, table.table.bytes_read(), run.memory_budget(), threads).to_json()?,
         "choice": choice,
     });

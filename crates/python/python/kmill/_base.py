@@ -452,8 +452,8 @@ class KernelEstimator(JobParameters, BaseEstimator):
 
     def _set_test_scores(self, test: dict[str, Any] | None) -> None:
         if test is not None:
-            evaluation = with_labels(test["evaluation"], getattr(self, "classes_", None))
-            self.test_scores_ = Evaluation(evaluation, json.dumps(test["page"]), test["test_rows"])
+            evaluation = with_labels(json.loads(test["evaluation"]), getattr(self, "classes_", None))
+            self.test_scores_ = Evaluation(evaluation, test["page"], test["test_rows"])
 
     @property
     def feature_importances_(self) -> Any:

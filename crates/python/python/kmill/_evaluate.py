@@ -186,6 +186,8 @@ def evaluate(
     card = model._card()
     if card["task"] not in ("regression", "classification", "ranking", "novelty"):
         raise ValueError(f"{type(model).__name__} has no target to compare with; evaluate regressors, classifiers, rankers and outlier detectors")
+    if card["task"] == "novelty" and y is None:
+        raise ValueError("an outlier detector has no target; pass y, or the name of a column that is 0 for normal rows and 1 for outliers")
     selection: dict[str, Any] = {name: value for name, value in {"where": where, "rows": rows, "missing": missing}.items() if value is not None}
     named = {"weights": sample_weight, "group": group}
     if _are_files(X):
@@ -227,8 +229,6 @@ def _has_columns(X: Any) -> bool:
 
 
 def _target_names(targets: Any, card: dict[str, Any]) -> list[str]:
-    if targets is None and card["task"] == "novelty":
-        raise ValueError("an outlier detector has no target; pass y, or the name of a column that is 0 for normal rows and 1 for outliers")
     if targets is None:
         return list(card["targets"])
     return [targets] if isinstance(targets, str) else list(targets)
