@@ -192,6 +192,13 @@ def test_evaluate_reads_tables_and_files(tmp_path):
     for X, target, weight in ((rest, rest.y, rest.w), (arrow.Table.from_pandas(rest, preserve_index=False), "y", "w")):
         assert kmill.evaluate(model, X, target, sample_weight=weight).to_dict() == by_files.to_dict()
     assert by_files["mse"] == pytest.approx(mean_squared_error(rest.y, model.predict(rest), sample_weight=rest.w))
+    numbers = kmill.KernelRidge(rank=60, lambdas=1e-5).fit_files(path, "y", features=list("abcd"))
+    by_files, frame = kmill.evaluate(numbers, path, sample_weight="w"), frame.drop(columns="city")
+    for X, target, weight in ((frame, None, "w"), (frame, "y", frame.w), (frame.drop(columns="y"), y, frame.w), (frame[list("cabd")], y, frame.w)):
+        assert kmill.evaluate(numbers, X, target, sample_weight=weight).to_dict() == by_files.to_dict()
+    with pytest.raises(ValueError, match="X has no column 'price'; its columns are a, b, c, d, y, w"):
+        kmill.evaluate(numbers, frame, "price")
+    by_files = kmill.evaluate(model, path, where="a >= 1", sample_weight="w")
     model.save(tmp_path / "m.safetensors")
     assert kmill.evaluate(kmill.load(tmp_path / "m.safetensors"), path, where="a >= 1", sample_weight="w").to_dict() == by_files.to_dict()
     for arguments, message in [({"y": rest.y}, "must be names of columns"), ({"y": "price"}, "price"), ({"test": "20%"}, "test must be 'same'"),

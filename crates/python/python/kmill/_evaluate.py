@@ -16,7 +16,7 @@ from . import _kmill
 from ._draw import draw_confusion, draw_predictions, draw_rates
 from ._html import iframe
 from ._parameters import check_arguments
-from ._rows import check_storage, is_stream, paths_of, unused_name
+from ._rows import check_storage, has_names, is_stream, paths_of, unused_name
 
 
 class Evaluation:
@@ -143,7 +143,7 @@ def evaluate(
     X : array, data frame, Arrow stream, or path or list of paths
         The rows, with the feature columns of the model.
     y : array of shape (n_samples,) or (n_samples, n_targets), or str, optional
-        The true values; for files and streams the name of their column, by default that of the fit. For an outlier detector -1 is an
+        The true values, or the name of their column, by default that of the fit. For an outlier detector -1 is an
         outlier and 1 a normal row, as in scikit-learn; without -1, 0 is a normal row and any other number an outlier.
     sample_weight : array of shape (n_samples,), or str, optional
         Row weights, or their column: a row of weight 2 counts as two rows.
@@ -237,6 +237,7 @@ def _target_names(targets: Any, card: dict[str, Any]) -> list[str]:
 def _table_in_memory(model: Any, X: Any, y: Any, card: dict[str, Any], named: dict[str, Any]) -> tuple[Any, Any, dict[str, str]]:
     """Returns the table of rows in memory, the names of its target columns, and the names of the columns of weights and groups."""
     if not model._reads_by_name(X):
+        X, y, named = _columns_of_frame(model, X, y, named, card["targets"])
         if y is None or isinstance(y, str):
             raise ValueError("y must have the true values of the rows of X; pass an array")
         check_consistent_length(X, y)
@@ -260,6 +261,26 @@ def _table_in_memory(model: Any, X: Any, y: Any, card: dict[str, Any], named: di
             codes = np.unique(values, return_inverse=True)[1].astype(np.int64)
             more.append((roles[role], np.ascontiguousarray(values, dtype=np.float64) if role == "weights" else codes))
     return model._table(X, more), targets, roles
+
+
+def _columns_of_frame(model: Any, X: Any, y: Any, named: dict[str, Any], targets: list[str]) -> tuple[Any, Any, dict[str, Any]]:
+    """Returns the features of a data frame of numbers, and the columns that y, sample_weight and group name.
+
+    If y is None, it is the target columns of the fit, if the frame has them.
+    """
+    if not has_names(X) or not hasattr(model, "feature_names_in_"):
+        return X, y, named
+
+    def column(values: Any) -> Any:
+        if isinstance(values, str) and values not in X.columns:
+            raise ValueError(f"X has no column {values!r}; its columns are {', '.join(X.columns)}")
+        return X[values].to_numpy() if isinstance(values, str) or _is_names(values) and set(values) <= set(X.columns) else values
+
+    features = list(model.feature_names_in_)
+    if y is None and targets and set(targets) <= set(X.columns):
+        y = targets[0] if len(targets) == 1 else targets
+    named = {role: column(values) for role, values in named.items()}
+    return X[features] if set(features) <= set(X.columns) else X, column(y), named
 
 
 def _is_names(y: Any) -> bool:
