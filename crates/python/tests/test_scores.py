@@ -18,6 +18,7 @@ from sklearn.metrics import (
 from sklearn.model_selection import KFold
 
 import kmill
+from kmill import _cv
 
 
 def rows(n=400, d=4, seed=0):
@@ -92,6 +93,18 @@ def test_tune_has_cv_results_of_its_solvers_or_kernels():
     one = kmill.tune(X, y, "ridge", work="2,0", rank=40, sample=300, metric="none", kernels=["gaussian", "laplacian"])
     assert one.scoring_ == "neg_mean_squared_error" and one.best_params_["kernel"].split("(")[0] == one.kernel_.split("(")[0]
     assert set(one.cv_results_["n_resources"]) == set(one.kernels_["rows"])
+
+
+def test_the_best_kernel_of_a_search_is_that_of_its_last_round():
+    def entry(kernel, score):
+        return {"kernel": kernel, "metric": "none", "scale": "standard", "lambda": 1e-6, "score": score}
+
+    # errors on different numbers of rows are not comparable
+    rungs = [{"rows": 100, "entries": [entry("a()", 0.1), entry("b()", 0.5)]}, {"rows": 200, "entries": [entry("a()", 0.4)]}]
+    found = _cv.of_search({"select": "error"}, [], rungs, "regression", "cv")
+    assert found["best_index_"] == 2 and found["best_score_"] == -0.4 and found["best_params_"]["kernel"] == "a()"
+    assert list(found["cv_results_"]["iter"]) == [0, 0, 1] and list(found["cv_results_"]["n_resources"]) == [100, 100, 200]
+    assert _cv.of_search({"select": "error"}, [], rungs, "regression", "alignment") == {}
 
 
 def test_scores_of_a_regression_equal_those_of_scikit_learn(tmp_path):
