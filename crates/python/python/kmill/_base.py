@@ -459,7 +459,7 @@ class KernelEstimator(JobParameters, BaseEstimator):
     def feature_importances_(self) -> Any:
         """The importance of each column of the fit, with sum 1."""
         check_is_fitted(self, "model_")
-        importance = self.model_.importance()
+        importance = [] if self._coordinates is not None else self.model_.importance()
         if importance is None:
             slopes = getattr(self, "report_", {}).get("importance") or []
             importance = [(name, slope * slope) for name, slope in slopes]
