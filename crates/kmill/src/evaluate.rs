@@ -5,7 +5,7 @@ use crate::{Error, Result, open, output};
 use clap::Args;
 use kreport::evaluate::EvaluateReport;
 use ksolve::Task;
-use ksolve::predict::{ChartData, Predictor};
+use ksolve::predict::Predictor;
 use kstore::{Part, Selection, TestRows};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -120,16 +120,7 @@ pub(crate) fn run(args: &EvaluateArgs, run: &RunSettings) -> Result<EvaluateRepo
     let selected = open::select_for_model(&mut predictor, &args.data, &names, roles, run)?;
     output::protect_inputs(&args.report, output::table_files(selected.table()).chain([args.model.as_path()]))?;
     let top = args.top.map(|top| top as u64);
-    let (report, chart_data) = if is_ranking {
-        let scores = predictor.evaluate_ranking(&selected, top, &run.job_run())?;
-        (EvaluateReport::Ranking(scores), ChartData::default())
-    } else if is_novelty {
-        let (scores, chart_data) = predictor.evaluate_novelty(&selected, top, &run.job_run())?;
-        (EvaluateReport::Novelty(scores), chart_data)
-    } else {
-        let (scores, chart_data) = predictor.evaluate(&selected, &run.job_run())?;
-        (EvaluateReport::Target(scores), chart_data)
-    };
+    let (report, chart_data) = EvaluateReport::compute(&predictor, &selected, top, &run.job_run())?;
     if let Some(page) = &args.report {
         report.page(&chart_data, &args.model).write(page)?;
     }

@@ -6,19 +6,17 @@ use crate::progress::Progress;
 use crate::{Error, Result, columns, interrupt, open, output};
 use kapprox::Kernel;
 use kfit::solver::{Options, parameter};
-use kreport::evaluate::EvaluateReport;
-use kreport::fit::{FitReport, ModelFile, TestSetReport, describe_test_rows};
+use kreport::fit::{FitReport, ModelFile, TestPart, TestSetReport};
 use ksolve::job::Combination;
 use ksolve::job::StageObserver;
-use ksolve::job::{self, Checkpoint, Fit, Fitted, TestSplit};
-use ksolve::predict::{ChartData, Predictor};
+use ksolve::job::{self, Checkpoint, Fit, Fitted};
+use ksolve::predict::Predictor;
 use ksolve::tune::likely_classes;
 use ksolve::{AnyModel, Task};
 use kstore::pass::Observer;
 use kstore::schema::Kind;
-use kstore::{Missing, Part, SelectedTable, Selection, Table, TestSpec, TextOptions};
+use kstore::{Missing, SelectedTable, Selection, Table, TestSpec, TextOptions};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A fit as the library describes it, with the files of its table.
@@ -37,8 +35,8 @@ pub(crate) struct FitOptions {
     pub(crate) fit: Fit,
     /// Requested test rows, and the seed of their choice.
     pub(crate) test_request: Option<(TestSpec, u64)>,
-    /// Chosen test rows, once the table is open, and the selection of both parts.
-    pub(crate) test_split: Option<(TestSplit, Selection)>,
+    /// Chosen test rows, once the table is open.
+    pub(crate) test_part: Option<TestPart>,
 }
 
 impl FitOptions {
@@ -90,7 +88,7 @@ impl FitOptions {
             is_solver_undecided: false,
             fit,
             test_request: None,
-            test_split: None,
+            test_part: None,
         })
     }
 
@@ -125,12 +123,12 @@ impl FitOptions {
                 "omit it; kmill convert --split writes both parts as files",
             ));
         }
-        let split = run.job_run().choose_test_rows(table, &selection, spec, *seed)?;
-        let part = Some(Part::Training(Arc::clone(&split.test_rows)));
-        let requested = Selection { part: part.clone(), ..self.fit.requested_selection() };
+        let test_part = TestPart::choose(table, &selection, spec, *seed, &run.job_run())?;
+        let requested = test_part.without_test_rows(self.fit.requested_selection());
         self.fit = self.fit.clone().with_selection(requested);
-        self.test_split = Some((split, selection.clone()));
-        Ok(Selection { part, ..selection })
+        let training_selection = test_part.without_test_rows(selection);
+        self.test_part = Some(test_part);
+        Ok(training_selection)
     }
 
     /// Returns the scores of a fitted model on the test rows; `None` if there are none.
@@ -140,37 +138,8 @@ impl FitOptions {
         selected: &SelectedTable,
         run: &RunSettings,
     ) -> Result<Option<TestSetReport>> {
-        let Some((split, selection)) = &self.test_split else { return Ok(None) };
-        let TestSplit { test_rows, test_count, row_count } = split;
-        let predictor = Predictor::new(model)?.with_capacity_for(selected.table())?;
-        let is_ranking = predictor.metadata().task == Task::Ranking;
-        let test_selection = Selection {
-            targets: selection.targets.clone(),
-            weight: selection.weight.clone(),
-            group: selection.group.clone().filter(|_| is_ranking),
-            rows: selection.rows.clone(),
-            filter: selection.filter.clone(),
-            missing_target: selection.missing_target,
-            part: Some(Part::Test(Arc::clone(test_rows))),
-            ..Selection::default()
-        };
-        let selected_test_rows = predictor.select(selected.table(), test_selection)?;
-        let (scores, chart_data) = if is_ranking {
-            let scores = predictor.evaluate_ranking(&selected_test_rows, None, &run.job_run())?;
-            (EvaluateReport::Ranking(scores), ChartData::default())
-        } else {
-            let (scores, chart_data) = predictor.evaluate(&selected_test_rows, &run.job_run())?;
-            (EvaluateReport::Target(scores), chart_data)
-        };
-        Ok(Some(TestSetReport {
-            spec: test_rows.spec.clone(),
-            description: describe_test_rows(test_rows),
-            seed: test_rows.seed,
-            rows: *test_count,
-            training_rows: row_count - test_count,
-            scores,
-            chart_data,
-        }))
+        let Some(test_part) = &self.test_part else { return Ok(None) };
+        Ok(Some(test_part.evaluate(Predictor::new(model)?, selected.table(), &run.job_run())?))
     }
 
     /// Opens the table, and returns it with the requested selection of rows and columns. A Boolean

@@ -10,10 +10,7 @@ errors = kmill.curve(X, ["rpcholesky", "uniform", "greedy"], [5, 10, 20, 40], ga
 print(errors[["method", "rank", "trace_error", "seconds"]].to_string(index=False))
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4))
-for method, part in errors.groupby("method"):
-    left.loglog(part["rank"], part["trace_error"], marker="o", label=method)
-left.set(xlabel="rank", ylabel="relative trace error")
-left.legend()
+errors.plot(ax=left)
 indices = kmill.landmarks(X, gamma=2.0, rank=40)["row"]
 right.scatter(*X.T, s=2, color="silver")
 right.scatter(*X[indices].T, s=20)

@@ -1,10 +1,14 @@
 //! Fits: jobs that the Python side passes as JSON.
 
+use crate::evaluate::describe_test_set;
 use crate::run::{ResourceRequest, from_json, parse_json};
-use crate::{error::to_py_err, medium::engine, model::Model, page::PageContents, table::Table, watch::run_watched};
+use crate::watch::{Progress, run_watched};
+use crate::{error::to_py_err, medium::engine, model::Model, page::PageContents, table::Table};
+use kreport::fit::{TestPart, TestSetReport};
 use ksolve::job::LandmarkSource;
-use ksolve::job::{Fit, Fitted, Run};
-use kstore::{SelectedTable, Selection, TextOptions};
+use ksolve::job::{Fit, FitReport, Fitted, Run};
+use ksolve::predict::Predictor;
+use kstore::{SelectedTable, Selection, TestSpec, TextOptions};
 use pyo3::prelude::*;
 use serde_json::Value;
 
@@ -12,6 +16,8 @@ use serde_json::Value;
 pub(crate) struct Job {
     pub(crate) fit: Fit,
     pub(crate) run: ResourceRequest,
+    /// Test rows, which the fit does not read, and the seed of their choice.
+    pub(crate) test_request: Option<(TestSpec, u64)>,
     /// True if the job sets a metric.
     pub(crate) has_metric: bool,
     /// True if the job sets a landmark scheme.
@@ -19,13 +25,60 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// Parses a job from JSON: the fields of [`Fit`], and its resources under `run`.
+    /// Parses a job from JSON: the fields of [`Fit`], its resources under `run`, and its test rows
+    /// under `test`.
     pub(crate) fn parse(text: &str) -> PyResult<Self> {
         let mut fields: serde_json::Map<String, Value> = parse_json(text)?;
         let has = |name| fields.get(name).is_some_and(|value: &Value| !value.is_null());
         let (has_metric, has_landmarks) = (has("metric"), has("landmarks"));
         let run = fields.remove("run").map_or(Ok(ResourceRequest::default()), from_json)?;
-        Ok(Self { fit: from_json(fields.into())?, run, has_metric, has_landmarks })
+        let seed = fields.get("seed").and_then(Value::as_u64).unwrap_or_default();
+        let test_spec = fields.remove("test").map(from_json::<TestSpec>).transpose()?;
+        let test_request = test_spec.map(|spec| (spec, seed));
+        Ok(Self { fit: from_json(fields.into())?, run, test_request, has_metric, has_landmarks })
+    }
+
+    /// Chooses the test rows, if they are requested, among the rows of a selection.
+    pub(crate) fn choose_test_rows(
+        &self,
+        table: &kstore::Table,
+        selection: &Selection,
+        run: &Run<'_>,
+    ) -> ksolve::Result<Option<TestPart>> {
+        let choose = |(spec, seed): &(TestSpec, u64)| TestPart::choose(table, selection, spec, *seed, run);
+        self.test_request.as_ref().map(choose).transpose()
+    }
+}
+
+/// Returns a fit and a selection without the test rows.
+pub(crate) fn without_test_rows(test_part: Option<&TestPart>, fit: Fit, selection: Selection) -> (Fit, Selection) {
+    let Some(test_part) = test_part else { return (fit, selection) };
+    let requested = test_part.without_test_rows(fit.requested_selection());
+    (fit.with_selection(requested), test_part.without_test_rows(selection))
+}
+
+/// A fitted model, its report, and its scores on the test rows.
+pub(crate) struct TestedFit {
+    pub(crate) predictor: Predictor,
+    pub(crate) report: FitReport,
+    pub(crate) test_set: Option<TestSetReport>,
+}
+
+impl TestedFit {
+    /// Scores a fitted model on the test rows, if there are any. The warnings of the evaluation
+    /// follow the warnings of the fit.
+    pub(crate) fn new(
+        fitted: Fitted,
+        test_part: Option<&TestPart>,
+        table: &kstore::Table,
+        run: &Run<'_>,
+        progress: &Progress,
+    ) -> ksolve::Result<Self> {
+        let (predictor, mut report) = (Predictor::new(fitted.model)?, fitted.report);
+        let warning_count = progress.warnings().len();
+        let test_set = test_part.map(|part| part.evaluate(predictor.clone(), table, run)).transpose()?;
+        report.warnings.extend(progress.warnings().drain(warning_count..).map(|text| format!("test rows: {text}")));
+        Ok(Self { predictor, report, test_set })
     }
 }
 
@@ -65,36 +118,40 @@ pub(crate) fn fit(
     let scratch = job.run.scratch()?;
     let run = job.run.run(scratch.as_ref())?;
     let engine = states.map(|states| engine(states, patience)).transpose()?;
-    let run = engine.iter().fold(run, |run, engine| run.engine(engine));
+    let shared_run = engine.iter().fold(run.clone(), |run, engine| run.engine(engine));
     let fitted = run_watched(py, show, |progress| {
-        let run = progress.attach_to(&run);
-        let table = run.with_lags(table.reopen_for(&text_options)?, selection.lags.as_ref())?;
-        let selected = run.resolve_categories(&table.select(&selection)?)?;
+        // every process chooses and scores the test rows itself
+        let (run, shared_run) = (progress.attach_to(&run), progress.attach_to(&shared_run));
+        let table = shared_run.with_lags(table.reopen_for(&text_options)?, selection.lags.as_ref())?;
+        let test_part = job.choose_test_rows(&table, &selection, &run)?;
+        let (fit, selection) = without_test_rows(test_part.as_ref(), job.fit.clone(), selection);
+        let selected = shared_run.resolve_categories(&table.select(&selection)?)?;
         let column_warnings = progress.warnings();
-        let mut fitted = with_inputs(job.fit.clone(), &selected, landmarks)?.run(&selected, &run)?;
+        let mut fitted = with_inputs(fit, &selected, landmarks)?.run(&selected, &shared_run)?;
         fitted.report.warnings.splice(0..0, column_warnings);
-        Ok(fitted)
+        TestedFit::new(fitted, test_part.as_ref(), &table, &run, progress)
     })?;
     with_report(fitted, table, &run, job.run.threads(), None)
 }
 
 /// Returns the model of a fit, and the reports of the fit and of the choice as JSON.
 pub(crate) fn with_report(
-    fitted: Fitted,
+    fitted: TestedFit,
     table: &Table,
     run: &Run<'_>,
     threads: usize,
     choice: Option<serde_json::Value>,
 ) -> PyResult<(Model, String)> {
-    let report = &fitted.report;
-    let page = PageContents::of_fit(report, table.table.bytes_read(), run.memory_budget(), threads);
+    let TestedFit { predictor, report, test_set } = fitted;
+    let test = test_set.as_ref().map(|test_set| describe_test_set(test_set, report.solver)).transpose()?;
     let text = serde_json::json!({
         "report": report,
         "seconds": report.seconds,
         "warnings": report.warnings,
         "certificates": report.certificates,
-        "page": page.to_json()?,
+        "test": test,
+        "page": PageContents::of_fit(&report, test_set, table.table.bytes_read(), run.memory_budget(), threads).to_json()?,
         "choice": choice,
     });
-    Ok((Model::new(fitted.model).map_err(to_py_err)?, text.to_string()))
+    Ok((Model::from_predictor(predictor), text.to_string()))
 }

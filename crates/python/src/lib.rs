@@ -7,6 +7,7 @@
 
 mod curve;
 mod error;
+mod evaluate;
 mod foreign;
 mod job;
 mod matrix;
@@ -34,6 +35,7 @@ fn _kmill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<model::Model>()?;
     module.add_function(wrap_pyfunction!(job::fit, module)?)?;
     module.add_function(wrap_pyfunction!(tune::tune, module)?)?;
+    module.add_function(wrap_pyfunction!(evaluate::evaluate, module)?)?;
     module.add_function(wrap_pyfunction!(page::page, module)?)?;
     module.add_function(wrap_pyfunction!(page::plot, module)?)?;
     module.add_function(wrap_pyfunction!(model::model_of_bytes, module)?)?;

@@ -26,15 +26,18 @@ const CHUNK_ROWS: usize = 4096;
 #[pyclass(frozen, module = "kmill._kmill")]
 #[derive(Debug)]
 pub(crate) struct Model {
-    predictor: Predictor,
+    pub(crate) predictor: Predictor,
     /// Buffers for single rows.
     scratch: Mutex<ksolve::predict::RowScratch>,
 }
 
 impl Model {
     pub(crate) fn new(model: AnyModel) -> ksolve::Result<Self> {
-        let predictor = Predictor::new(model)?;
-        Ok(Self { scratch: Mutex::new(predictor.scratch()), predictor })
+        Ok(Self::from_predictor(Predictor::new(model)?))
+    }
+
+    pub(crate) fn from_predictor(predictor: Predictor) -> Self {
+        Self { scratch: Mutex::new(predictor.scratch()), predictor }
     }
 
     fn to_model(&self) -> ksolve::Result<AnyModel> {
@@ -389,7 +392,7 @@ type SparseLandmarks<'py> =
 impl Model {
     /// Returns the predictor with space for the rows of a table, and the table in the form that the
     /// model requires.
-    fn for_table(&self, table: &Table) -> ksolve::Result<(Predictor, kstore::Table)> {
+    pub(crate) fn for_table(&self, table: &Table) -> ksolve::Result<(Predictor, kstore::Table)> {
         let table = table.reopen_for(&self.predictor.text_options(TextOptions::default()))?;
         if self.predictor.metadata().sparse_shape().is_none() {
             return Ok((self.predictor.clone(), table));

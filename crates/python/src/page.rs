@@ -1,7 +1,7 @@
 //! Pages and pictures for notebooks, the same as the command writes.
 
 use crate::error::to_py_err;
-use kreport::fit::{FitReport, ResourceReport, Verbosity};
+use kreport::fit::{FitReport, ResourceReport, TestSetReport, Verbosity};
 use kreport::page::{Page, Section, fact_list};
 use kreport::plot::Plot;
 use kreport::table::{format_count, number};
@@ -16,11 +16,27 @@ pub(crate) struct PageContents {
     title: String,
     subtitle: String,
     sections: Vec<(String, String)>,
+    /// Rules of style in addition to the rules of all pages.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    style: String,
+}
+
+impl From<Page> for PageContents {
+    fn from(page: Page) -> Self {
+        let sections = page.sections.into_iter().map(|section| (section.title, section.body)).collect();
+        Self { title: page.title, subtitle: page.subtitle, sections, style: page.style }
+    }
 }
 
 impl PageContents {
     /// Returns the page of a fit that was run in this process.
-    pub(crate) fn of_fit(report: &job::FitReport, bytes_read: u64, memory: usize, threads: usize) -> Self {
+    pub(crate) fn of_fit(
+        report: &job::FitReport,
+        test_set: Option<TestSetReport>,
+        bytes_read: u64,
+        memory: usize,
+        threads: usize,
+    ) -> Self {
         let resources = ResourceReport {
             seconds: report.seconds.clone(),
             bytes_read,
@@ -28,10 +44,8 @@ impl PageContents {
             memory_budget_bytes: memory,
             warnings: report.warnings.clone(),
         };
-        let report = FitReport { verbosity: Verbosity::Quiet, ..FitReport::new(report.clone(), resources, threads) };
-        let page = report.page();
-        let sections = page.sections.into_iter().map(|section| (section.title, section.body)).collect();
-        Self { title: page.title, subtitle: page.subtitle, sections }
+        let report = FitReport::new(report.clone(), resources, threads);
+        FitReport { verbosity: Verbosity::Quiet, test_set, ..report }.page().into()
     }
 
     /// Returns the page of a loaded model: its metadata.
@@ -47,6 +61,7 @@ impl PageContents {
             title: format!("{} model", metadata.solver),
             subtitle,
             sections: vec![("Model".to_string(), fact_list(entries))],
+            style: String::new(),
         }
     }
 
@@ -76,7 +91,7 @@ pub(crate) fn plot(
 /// Returns the complete page of contents given as JSON.
 #[pyfunction]
 pub(crate) fn page(contents: &str) -> PyResult<String> {
-    let PageContents { title, subtitle, sections } = crate::run::parse_json(contents)?;
+    let PageContents { title, subtitle, sections, style } = crate::run::parse_json(contents)?;
     let sections = sections.into_iter().map(|(title, body)| Section { title, body }).collect();
-    Ok(Page { title, subtitle, sections, ..Page::default() }.to_string())
+    Ok(Page { title, subtitle, sections, style, ..Page::default() }.to_string())
 }

@@ -2,7 +2,7 @@
 //! the fit of the winner on all rows.
 
 use crate::error::to_py_err;
-use crate::job::{Job, with_inputs, with_report};
+use crate::job::{Job, TestedFit, with_inputs, with_report, without_test_rows};
 use crate::model::Model;
 use crate::run::parse_json;
 use crate::table::Table;
@@ -93,6 +93,8 @@ pub(crate) fn tune(
     let (fitted, selection_result, warnings) = run_watched(py, show, |progress| {
         let run = progress.attach_to(&run);
         let table = run.with_lags(table.reopen_for(&text_options)?, column_selection.lags.as_ref())?;
+        let test_part = job.choose_test_rows(&table, &column_selection, &run)?;
+        let (default_fit, column_selection) = without_test_rows(test_part.as_ref(), default_fit, column_selection);
         let selected = run.resolve_categories(&table.select(&column_selection)?)?;
         let column_warnings = progress.warnings();
         let time_budget = TimeBudget::new(search.time_limit());
@@ -104,6 +106,7 @@ pub(crate) fn tune(
             ElementType::F64 => search_and_fit::<f64>(&tune, &base, &selected, &run, &listener),
         }?;
         fitted.report.warnings.splice(0..0, column_warnings);
+        let fitted = TestedFit::new(fitted, test_part.as_ref(), &table, &run, progress)?;
         Ok((fitted, selection_result, listener.warnings.into_inner().unwrap_or_else(PoisonError::into_inner)))
     })?;
     let test =

@@ -2,24 +2,49 @@
 
 import doctest
 import logging
+import re
 import runpy
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import kmill
-from kmill import _embeddings, _parameters, _research, _supervised, _tune, _unsupervised, _views
+from kmill import _embeddings, _evaluate, _parameters, _plot, _research, _supervised, _tune, _unsupervised, _views
 
 ROOT = Path(__file__).parent.parent
 logging.disable(logging.WARNING)
 
 
-@pytest.mark.parametrize("module", [_embeddings, _research, _supervised, _tune, _unsupervised, _views], ids=lambda module: module.__name__)
+MODULES = [_embeddings, _evaluate, _plot, _research, _supervised, _tune, _unsupervised, _views]
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
 def test_examples_in_docstrings(module):
     result = doctest.testmod(module)
     assert result.attempted > 3 and result.failed == 0
+
+
+@pytest.mark.parametrize("page", ["docs/python.md", "crates/python/README.md"])
+def test_examples_of_the_guide_run(page, tmp_path, monkeypatch):
+    """The Python blocks of a page run one after the other, in a folder with the tables that they read."""
+    pytest.importorskip("matplotlib").use("Agg")
+    arrow = pytest.importorskip("pyarrow")
+    import pyarrow.parquet
+
+    monkeypatch.chdir(tmp_path)
+    random = np.random.default_rng(0)
+    table = arrow.table({name: random.normal(size=600) for name in ("a", "b", "y")} | {"fold": np.arange(600) % 5})
+    (tmp_path / "data").mkdir()
+    for path in ("beijing-pm25.parquet", "data/part.parquet"):
+        pyarrow.parquet.write_table(table, path)
+    blocks = re.findall(r"^```python\n(.*?)^```$", (ROOT.parent.parent / page).read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    assert blocks
+    names = {"X": random.normal(size=(300, 3)), "y": random.normal(size=300)}
+    for block in blocks:
+        exec(compile(block, page, "exec"), names)
 
 
 def test_every_parameter_is_described():

@@ -5,6 +5,10 @@ import pickle
 
 import numpy as np
 import pytest
+import sklearn
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import estimator_html_repr
 
 import kmill
 
@@ -23,15 +27,30 @@ def test_a_report_shows_the_page_of_the_command():
     for text in ("ridge fit", "Surface", "importance", "Stages of the run", f"{model.lambda_:.3g}"[:3]):
         assert text in page, text
     assert '<pre class="command">' not in page
-    assert model.report_._repr_html_() in model._repr_html_()
+    assert model._repr_html_() == model.report_._repr_html_()
     # notebooks call _repr_mimebundle_ first
     bundle = model._repr_mimebundle_(include=None, exclude=None)
-    assert model.report_._repr_html_() in bundle["text/html"] and bundle["text/plain"] == repr(model)
+    assert bundle == {"text/html": model.report_._repr_html_(), "text/plain": repr(model)}
     copy = pickle.loads(pickle.dumps(model))
     assert copy.report_ == model.report_ and copy.report_._repr_html_() == model.report_._repr_html_()
     # names are escaped
     classifier = kmill.SVC(rank=20).fit(X, np.where(y > 0, "<b>up", "down"))
     assert "<b>up" not in html.unescape(classifier.report_._repr_html_())
+
+
+def test_scikit_learns_displays_remain():
+    X, y = rows()
+    model, unfitted = kmill.KernelRidge(rank=20).fit(X, y), kmill.KernelRidge(rank=20)
+    assert "sk-container" in unfitted._repr_mimebundle_()["text/html"] and "iframe" not in unfitted._repr_mimebundle_()["text/html"]
+    assert "iframe" not in estimator_html_repr(model) and "sk-container" in estimator_html_repr(model)
+    pipeline = make_pipeline(StandardScaler(), kmill.KernelRidge(rank=20)).fit(X, y)
+    html = pipeline._repr_mimebundle_()["text/html"]
+    assert "sk-container" in html and "KernelRidge" in html and "iframe" not in html
+    with sklearn.config_context(display="text"):
+        assert model._repr_mimebundle_() == {"text/plain": repr(model)} and not hasattr(model, "_repr_html_")
+        assert pipeline._repr_mimebundle_().keys() == {"text/plain"}
+    with sklearn.config_context(print_changed_only=False):
+        assert "alphas=None" in model._repr_mimebundle_()["text/plain"]
 
 
 def test_a_loaded_model_shows_its_metadata(tmp_path):

@@ -8,9 +8,11 @@ pub(crate) use page::PAGE_STYLE;
 use crate::table::{Align, AlignedTable, Grid, facts, format_count, format_list, number, optional_number, percent};
 use intervals::{decile_table, interval_table, set_table};
 use ksolve::predict::{
-    ClassificationScores, Evaluation, IntervalScores, LossScores, NoveltyScores, OutputLoss, RankingScores,
-    RegressionScores, TargetScores, ThresholdScores, TopScores,
+    ChartData, ClassificationScores, Evaluation, IntervalScores, LossScores, NoveltyScores, OutputLoss, Predictor,
+    RankingScores, RegressionScores, TargetScores, ThresholdScores, TopScores,
 };
+use ksolve::{Task, job::Run};
+use kstore::SelectedTable;
 use std::fmt;
 
 /// The report of an evaluation.
@@ -82,6 +84,35 @@ impl fmt::Display for EvaluateReport {
 }
 
 impl EvaluateReport {
+    /// Scores a model on selected rows with true values: as a ranking if the rows have a group
+    /// column or the model ranks, as an anomaly detector, or by its target.
+    ///
+    /// `top` is the number of rows with the lowest scores (anomalies), or of the first places of
+    /// each group (rankings), that are also scored; `None` selects the default.
+    ///
+    /// # Errors
+    /// The errors of [`Predictor::evaluate`], [`Predictor::evaluate_novelty`] and
+    /// [`Predictor::evaluate_ranking`].
+    #[doc(hidden)]
+    pub fn compute(
+        predictor: &Predictor,
+        selected: &SelectedTable,
+        top: Option<u64>,
+        run: &Run<'_>,
+    ) -> ksolve::Result<(Self, ChartData)> {
+        let task = predictor.metadata().task;
+        if task == Task::Ranking || selected.group_column().is_some() {
+            let scores = predictor.evaluate_ranking(selected, top, run)?;
+            return Ok((Self::Ranking(scores), ChartData::default()));
+        }
+        if task == Task::Novelty {
+            let (scores, chart_data) = predictor.evaluate_novelty(selected, top, run)?;
+            return Ok((Self::Novelty(scores), chart_data));
+        }
+        let (scores, chart_data) = predictor.evaluate(selected, run)?;
+        Ok((Self::Target(scores), chart_data))
+    }
+
     /// Returns the scores with their names.
     pub(crate) fn facts(&self) -> Vec<(&'static str, String)> {
         match self {

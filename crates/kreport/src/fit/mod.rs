@@ -7,7 +7,9 @@ mod test_set;
 mod text;
 
 pub use plan::PlanReport;
-pub use test_set::{TestSetReport, describe_test_rows};
+#[doc(hidden)]
+pub use test_set::TestPart;
+pub use test_set::TestSetReport;
 pub use text::{DISTANCE_DESCRIPTION, describe_certificate, describe_neighbours};
 
 use crate::table::format_seconds;

@@ -3,9 +3,68 @@
 use crate::evaluate::EvaluateReport;
 use crate::page::Section;
 use crate::table::{format_count, percent};
-use ksolve::predict::ChartData;
-use kstore::{TestRows, TestRule, TestSpec};
+use ksolve::predict::{ChartData, Predictor};
+use ksolve::{Result, Task, job::Run, job::TestSplit};
+use kstore::{Part, Selection, Table, TestRows, TestRule, TestSpec};
 use std::fmt;
+use std::sync::Arc;
+
+/// The test rows of a fit, chosen before anything is learned, and the selection of all its rows.
+#[doc(hidden)]
+#[derive(Clone, Debug)]
+pub struct TestPart {
+    split: TestSplit,
+    selection: Selection,
+}
+
+impl TestPart {
+    /// Chooses test rows among the rows of the selection of a fit. The cost is that of
+    /// [`Run::choose_test_rows`].
+    ///
+    /// # Errors
+    /// The errors of [`Run::choose_test_rows`].
+    pub fn choose(table: &Table, selection: &Selection, spec: &TestSpec, seed: u64, run: &Run<'_>) -> Result<Self> {
+        let split = run.choose_test_rows(table, selection, spec, seed)?;
+        Ok(Self { split, selection: selection.clone() })
+    }
+
+    /// Returns a selection without the test rows.
+    pub fn without_test_rows(&self, selection: Selection) -> Selection {
+        Selection { part: Some(Part::Training(Arc::clone(&self.split.test_rows))), ..selection }
+    }
+
+    /// Scores a fitted model on the test rows, in one pass over them.
+    ///
+    /// # Errors
+    /// The errors of [`EvaluateReport::compute`].
+    pub fn evaluate(&self, predictor: Predictor, table: &Table, run: &Run<'_>) -> Result<TestSetReport> {
+        let TestSplit { test_rows, test_count, row_count } = &self.split;
+        let predictor = predictor.with_capacity_for(table)?;
+        let is_ranking = predictor.metadata().task == Task::Ranking;
+        let selection = &self.selection;
+        let test_selection = Selection {
+            targets: selection.targets.clone(),
+            weight: selection.weight.clone(),
+            group: selection.group.clone().filter(|_| is_ranking),
+            rows: selection.rows.clone(),
+            filter: selection.filter.clone(),
+            missing_target: selection.missing_target,
+            part: Some(Part::Test(Arc::clone(test_rows))),
+            ..Selection::default()
+        };
+        let selected = predictor.select(table, test_selection)?;
+        let (scores, chart_data) = EvaluateReport::compute(&predictor, &selected, None, run)?;
+        Ok(TestSetReport {
+            spec: test_rows.spec.clone(),
+            description: describe_test_rows(test_rows),
+            seed: test_rows.seed,
+            rows: *test_count,
+            training_rows: row_count - test_count,
+            scores,
+            chart_data,
+        })
+    }
+}
 
 /// The test rows of a fit, and the scores of its model on them.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -29,7 +88,7 @@ pub struct TestSetReport {
 }
 
 /// Describes test rows: `20 % of each value of label, at random`.
-pub fn describe_test_rows(test_rows: &TestRows) -> String {
+fn describe_test_rows(test_rows: &TestRows) -> String {
     let percentage = |text: String| text.replace('%', " %");
     match (&test_rows.spec, &test_rows.rule) {
         (TestSpec::Random { fraction, .. }, TestRule::Keys { column: Some(column), .. }) => {

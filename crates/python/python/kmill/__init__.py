@@ -31,6 +31,7 @@ _MODULES = {
     "tune": "._tune",
     "load": "._load",
     "plot": "._plot",
+    **dict.fromkeys(["Evaluation", "evaluate"], "._evaluate"),
     "curve": "._research",
     "landmarks": "._research",
 }

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,39 @@ class Picture:
     svg: str
     def save(self, path: _Path) -> None: ...
 
-def load(path: _Path) -> Any: ...
+class Evaluation:
+    scores: dict[str, Any]
+    standard_errors: dict[str, float | None]
+    test_rows: dict[str, Any] | None
+    def __getitem__(self, name: str) -> Any: ...
+    def __contains__(self, name: object) -> bool: ...
+    def to_dict(self) -> dict[str, Any]: ...
+    def save(self, path: _Path) -> None: ...
+    def plot(self, kind: str | None = ..., ax: Any = ...) -> Any: ...
+
+_Fitted = TypeVar("_Fitted", bound=_Estimator)
+
+@overload
+def load(path: _Path, estimator: None = ...) -> Any: ...
+@overload
+def load(path: _Path, estimator: type[_Fitted]) -> _Fitted: ...
+def evaluate(
+    model: _Estimator,
+    X: _Rows | _Path | Sequence[_Path],
+    y: Any = ...,
+    *,
+    sample_weight: Any = ...,
+    group: Any = ...,
+    positive: Any = ...,
+    cost: tuple[float, float] | None = ...,
+    threshold: float | None = ...,
+    top: int | None = ...,
+    test: str | None = ...,
+    where: str | None = ...,
+    rows: str | None = ...,
+    missing: str | None = ...,
+    memory: int | str | None = ...,
+) -> Evaluation: ...
 def plot(
     model: Any,
     X: _Rows | _Path | Sequence[_Path],
@@ -62,6 +94,7 @@ def tune(
     score: str = ...,
     measure: str | None = ...,
     sample: int = ...,
+    test: float | str | None = ...,
     **parameters: Any,
 ) -> Any: ...
 def landmarks(
@@ -84,8 +117,16 @@ class _Estimator:
     trace_error_: float | None
     lambda_: float
     cv_results_: dict[str, Any]
+    best_index_: int
+    best_params_: dict[str, Any]
+    best_score_: float
+    n_splits_: int
+    scoring_: str
+    test_scores_: Evaluation
     n_features_in_: int
     feature_names_in_: _Array
+    @property
+    def feature_importances_(self) -> _Floats: ...
     def fit_files(
         self,
         paths: _Path | Sequence[_Path],
@@ -106,6 +147,7 @@ class _Estimator:
         by: str | list[str] | None = ...,
         order: str | None = ...,
         sample_weight: str | None = ...,
+        test: float | str | None = ...,
         memory: int | str | None = ...,
         scratch: _Path | None = ...,
         states: _Path | None = ...,
@@ -134,6 +176,7 @@ class Explanation(NamedTuple):
     base_values: _Floats
     data: _Array
     feature_names: list[str]
+    def plot(self, ax: Any = ..., max_columns: int = ...) -> Any: ...
 
 class _Regressor(_Estimator):
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import sys
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +16,8 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import check_cv
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
-from . import _kmill
+from . import _cv, _kmill
+from ._evaluate import Evaluation, with_labels
 from ._html import Report, iframe
 from ._job import JobParameters
 from ._kernel import is_precomputed
@@ -65,6 +67,8 @@ _MAX_RATIO = 100.0
 # number of rows from which standard deviations are estimated
 _SPREAD_ROWS = 1000
 
+_FOLDER = os.path.dirname(os.path.abspath(__file__))
+
 # warnings that were already issued
 _ISSUED: set[str] = set()
 
@@ -78,7 +82,15 @@ def _warn(text: str) -> None:
     action = next((entry[0] for entry in warnings.filters if issubclass(UserWarning, entry[2])), "default")
     if action != "default" or text not in _ISSUED:
         _ISSUED.add(text)
-        warnings.warn(text, UserWarning, stacklevel=4)
+        warnings.warn(text, UserWarning, stacklevel=_caller_level())
+
+
+def _caller_level() -> int:
+    """Returns the stack level of the first frame outside this package, so that a warning names the line of the caller."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_FOLDER):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def _warn_of_spread(X: Any, name: str) -> None:
@@ -111,6 +123,25 @@ class KernelEstimator(JobParameters, BaseEstimator):
         The number of columns in the fit.
     feature_names_in_ : array of shape (n_features_in_,)
         The names of these columns, if they have names as in a data frame.
+    feature_importances_ : array of shape (n_features_in_,)
+        The importance of each column, with sum 1; it exists if the model has a metric, or if the fit
+        computed slopes (``importance=True``). With a metric M after scaling, it is the fraction of
+        the column in the squared norm of M, which costs nothing. With ``importance=True``, it is the
+        fraction in the sum of squared root mean square slopes of the prediction, per standard
+        deviation of the column, which costs one more pass in the fit. Other models have :meth:`explain`, and
+        ``sklearn.inspection.permutation_importance`` accepts all of them.
+    cv_results_ : dict
+        If the fit compared candidates on folds, their scores in the form of
+        ``sklearn.model_selection.GridSearchCV``: ``params``, ``mean_test_score``,
+        ``rank_test_score`` and, if the solver reports each fold, ``split0_test_score``, ... and
+        ``std_test_score``. Scores are higher for better candidates. The mean is over the rows. There
+        are no times of candidates, because one pass computes all.
+    best_index_, best_params_, best_score_ : int, dict, float
+        The chosen candidate of ``cv_results_``, its parameters and its mean score.
+    scoring_ : str
+        The name of the scores in ``cv_results_``, such as ``neg_mean_squared_error``.
+    test_scores_ : Evaluation
+        The scores on the test rows, if ``test`` was set.
     """
 
     _target: str | None = None  # "numbers" or "classes"; None without a target
@@ -238,8 +269,10 @@ class KernelEstimator(JobParameters, BaseEstimator):
         return {"group": name}
 
     def _fit_table(self, table: Any, rows: dict[str, Any], run: dict[str, Any], options: dict[str, str],
-                   total: float | None = None, **shared: Any) -> None:
+                   total: float | None = None, test: float | str | None = None, **shared: Any) -> None:
         job, landmarks = self._job(table, rows, run, options, total)
+        if test is not None:
+            job["test"] = str(test)
         with Progress(self.verbose) as show:
             model, report = self._learn(json.dumps(job), table, landmarks, show, **shared)
         self._set_model(model, json.loads(report))
@@ -264,6 +297,7 @@ class KernelEstimator(JobParameters, BaseEstimator):
         by: str | Sequence[str] | None = None,
         order: str | None = None,
         sample_weight: str | None = None,
+        test: float | str | None = None,
         memory: int | str | None = None,
         scratch: Any = None,
         states: Any = None,
@@ -304,6 +338,11 @@ class KernelEstimator(JobParameters, BaseEstimator):
             A column of times or numbers that increases within each series.
         sample_weight : str, optional
             The column of the row weights, for solvers that support weights.
+        test : float or str, optional
+            Test rows, which the fit does not read; ``test_scores_`` has the scores of the model on them. ``"20%"`` (or 0.2) are random rows,
+            and for classes 20 % of each class; ``"20%:region"`` are 20 % of each value of a column; ``"last:15%"`` are the last rows;
+            ``"last:15%:date"`` the rows with the largest values of a column; ``"groups:20%:subject"`` whole groups; and
+            ``"where fold == 9"`` the rows that satisfy a condition. It needs a target.
         memory : int or str, optional
             Memory budget of the process, which overrides the estimator's ``memory``.
         scratch : path, optional
@@ -322,8 +361,9 @@ class KernelEstimator(JobParameters, BaseEstimator):
         """
         arguments = {"target": target, "features": features, "where": where, "rows": rows, "missing": missing, "categories": categories,
                      "hash": hash, "times": times, "text": text, "types": types, "missing_words": missing_words, "lags": lags,
-                     "rolling": rolling, "by": by, "order": order, "sample_weight": sample_weight, "memory": memory, "scratch": scratch}
+                     "rolling": rolling, "by": by, "order": order, "sample_weight": sample_weight, "test": test, "memory": memory, "scratch": scratch}
         check_arguments(KernelEstimator.fit_files, **arguments, patience=patience)
+        self._check_test(test)
         self._reset_fit()
         if engine is not None:
             self.__dict__.update(engine.fit(clone(self), paths_of(paths), arguments, patience).__dict__)
@@ -335,9 +375,13 @@ class KernelEstimator(JobParameters, BaseEstimator):
                      **_nonempty(lags=_past_values(lags, rolling, by, order)), **self._row_options(missing, categories, times, text)}
         options = {"weights": sample_weight} if sample_weight else {}
         shared = {} if states is None else {"states": states, "patience": patience}
-        self._fit_table(table, selection, self._run(memory=memory, scratch=scratch), options, **shared)
+        self._fit_table(table, selection, self._run(memory=memory, scratch=scratch), options, test=test, **shared)
         self._after_files(self._read_card())
         return self
+
+    def _check_test(self, test: float | str | None) -> None:
+        if test is not None and self._target is None:
+            raise ValueError(f"{type(self).__name__} learns without a target, so that there is no test error; omit test")
 
     def _row_options(self, missing: str | None = None, categories: Any = None, times: str | None = None,
                 text: Any = None) -> dict[str, Any]:
@@ -364,7 +408,7 @@ class KernelEstimator(JobParameters, BaseEstimator):
 
     def _reset_fit(self) -> None:
         """Deletes the attributes that an earlier fit set from rows in memory."""
-        for name in ("classes_", "labels_", "cv_results_", "_coordinates", "_has_categories"):
+        for name in ("classes_", "labels_", "_coordinates", "_has_categories", "test_scores_", *_cv.ATTRIBUTES):
             self.__dict__.pop(name, None)
 
     def _read_card(self) -> dict[str, Any]:
@@ -394,6 +438,8 @@ class KernelEstimator(JobParameters, BaseEstimator):
         entries = {**report, "seconds": dict(outcome["seconds"]), "warnings": outcome["warnings"]}
         self.report_ = Report(entries, outcome["page"])
         self._set_attributes(report)
+        self.__dict__.update(_cv.of_report(self, report))
+        self._set_test_scores(outcome.get("test"))
         if self._coordinates is not None:
             # the engine fits a linear kernel on the coordinates; kernel and error are those of the original matrix
             self.kernel_ = self.kernel if is_precomputed(self.kernel) else repr(self.kernel)
@@ -403,6 +449,31 @@ class KernelEstimator(JobParameters, BaseEstimator):
         if hasattr(self, "max_iter"):
             self.n_iter_ = max(1, int(steps[0]))
         self._warn_all(outcome["warnings"])
+
+    def _set_test_scores(self, test: dict[str, Any] | None) -> None:
+        if test is not None:
+            evaluation = with_labels(json.loads(test["evaluation"]), getattr(self, "classes_", None))
+            self.test_scores_ = Evaluation(evaluation, test["page"], test["test_rows"])
+
+    @property
+    def feature_importances_(self) -> Any:
+        """The importance of each column of the fit, with sum 1."""
+        check_is_fitted(self, "model_")
+        importance = [] if self._coordinates is not None else self.model_.importance()
+        if importance is None:
+            slopes = getattr(self, "report_", {}).get("importance") or []
+            importance = [(name, slope * slope) for name, slope in slopes]
+        if not importance:
+            raise AttributeError("the model has no feature_importances_: they exist with a metric, such as metric='diagonal', and for a ridge regression "
+                                 "with importance=True; explain and sklearn.inspection.permutation_importance do not need them")
+        columns = self._columns()
+        totals = dict.fromkeys(columns, 0.0)
+        for feature, fraction in importance:
+            # the features of a column are named after it, such as city=Bonn and date.hour.sin
+            sources = [name for name in columns if feature == name or feature.startswith((f"{name}=", f"{name}."))]
+            totals[max(sources, key=len)] += fraction
+        values = np.array(list(totals.values()))
+        return values / values.sum() if values.sum() > 0.0 else values
 
     def _set_attributes(self, source: dict[str, Any]) -> None:
         """Sets the attributes that both the report of a fit and the metadata of a model contain."""
@@ -584,15 +655,15 @@ class KernelEstimator(JobParameters, BaseEstimator):
         return self.model_.to_onnx()
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
-        # notebooks call this method before _repr_html_
+        # notebooks call this method before _repr_html_; scikit-learn omits text/html if its option display is "text"
         bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)
         return {**bundle, "text/html": self._repr_html_inner()} if "text/html" in bundle else bundle
 
     def _repr_html_inner(self) -> str:
-        inherited: str = super()._repr_html_inner()
+        """Returns the page of a fitted estimator, and scikit-learn's diagram of an unfitted one."""
         if hasattr(self, "report_"):
-            return inherited + self.report_._repr_html_()
-        return inherited + iframe(self.model_.contents()) if hasattr(self, "model_") else inherited
+            return self.report_._repr_html_()
+        return iframe(self.model_.contents()) if hasattr(self, "model_") else super()._repr_html_inner()
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

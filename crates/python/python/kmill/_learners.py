@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 
 from ._base import KernelEstimator
 from ._docs import document
+from ._draw import draw_bars
 from ._rows import unused_name
 
 
@@ -70,6 +71,24 @@ class Explanation(NamedTuple):
     base_values: Any
     data: Any
     feature_names: list[str]
+
+    def plot(self, ax: Any = None, max_columns: int = 12) -> Any:
+        """Draw the mean absolute contribution of each column, the largest on top; needs matplotlib.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            The axes to draw on. None creates a figure.
+        max_columns : int, default=12
+            Maximum number of columns.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            The axes.
+        """
+        sizes = np.abs(self.values)
+        return draw_bars(self.feature_names, sizes.mean(axis=(0, *range(2, sizes.ndim))), "mean absolute contribution", max_columns, ax)
 
 
 class Supervised(KernelEstimator):
@@ -448,14 +467,17 @@ class Novelty(OutlierMixin, WithoutTarget):
     Attributes
     ----------
     offset_ : float
-        Always 0: ``score_samples`` and ``decision_function`` are equal.
+        The threshold of ``score_samples``: ``decision_function`` is ``score_samples`` minus ``offset_``.
     """
 
-    offset_ = 0.0
+    def _set_attributes(self, source: dict[str, Any]) -> None:
+        super()._set_attributes(source)
+        # the intercept of the score
+        self.offset_ = -float(self.model_.coefficients()[1][0])
 
     @document
     def decision_function(self, X: Any) -> Any:
-        """Compute the scores of rows; outliers have negative scores.
+        """Compute the scores of rows relative to the threshold; outliers have negative scores.
 
         Returns
         -------
@@ -464,9 +486,19 @@ class Novelty(OutlierMixin, WithoutTarget):
         """
         return self._scores(X).ravel()
 
+    @document
     def score_samples(self, X: Any) -> Any:
-        """Compute the scores of :meth:`decision_function` plus ``offset_``, which is 0."""
-        return self.decision_function(X)
+        """Compute the scores of rows without a threshold; the higher, the more normal.
+
+        For ``OneClassSVM`` it is the sum of kernel values times dual coefficients, which scikit-learn's is times n ``nu``. For
+        ``KernelNovelty`` it is minus the squared distance from the mean of the rows of the fit, in feature space.
+
+        Returns
+        -------
+        array of shape (n_samples,)
+            The scores; their threshold is ``offset_``.
+        """
+        return self.decision_function(X) + self.offset_
 
     @document
     def predict(self, X: Any) -> Any:

@@ -12,13 +12,16 @@ from ._base import KernelEstimator
 from ._parameters import ESTIMATORS
 
 
-def load(path: Any) -> Any:
+def load(path: Any, estimator: type[Any] | None = None) -> Any:
     """Load a model file as a fitted estimator.
 
     Parameters
     ----------
     path : path
         A safetensors file written by the command, by the Rust library, or by ``save``.
+    estimator : class, optional
+        The expected class, such as ``kmill.SVC``; the file of another class is an error. For type checkers the result then has this type;
+        None returns an estimator of any class, whose type is ``Any``.
 
     Returns
     -------
@@ -27,7 +30,11 @@ def load(path: Any) -> Any:
         model; there is no ``report_``.
     """
     model = _kmill.Model.load(os.fspath(path))
-    return from_model(model, json.loads(model.card()))
+    fitted = from_model(model, json.loads(model.card()))
+    if estimator is not None and not isinstance(fitted, estimator):
+        raise TypeError(f"{os.fspath(path)} has a model of {type(fitted).__name__}, and {estimator.__name__} was expected; omit the class, or load "
+                        "another file")
+    return fitted
 
 
 def estimator_class(solver: str, task: str | None) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.utils import check_array
 
 from . import _kernel, _kmill
+from ._draw import draw_curve
 from ._parameters import as_list, check_arguments
 from ._progress import Progress
 from ._rows import is_stream, paths_of, stream_table
@@ -32,6 +33,23 @@ def data_frame(columns: dict[str, list[Any]]) -> Any:
     except ImportError:
         return columns
     return pandas.DataFrame(columns)
+
+
+class CurveColumns(dict[str, list[Any]]):
+    """A comparison of approximations without pandas: its columns by name."""
+
+    def plot(self, error: str = "trace_error", against: str = "rank", ax: Any = None) -> Any:
+        """Draw an error of each method on logarithmic axes, as with pandas."""
+        return draw_curve(self, error, against, ax)
+
+
+def curve_frame(columns: dict[str, list[Any]]) -> Any:
+    """Returns a comparison of approximations as a DataFrame if pandas is installed, otherwise as a dict of columns."""
+    try:
+        from ._frames import CurveFrame
+    except ImportError:
+        return CurveColumns(columns)
+    return CurveFrame(columns)
 
 
 def curve(
@@ -72,7 +90,9 @@ def curve(
     Returns
     -------
     pandas.DataFrame, or a dict of columns without pandas
-        A row for each method, rank and repeat: trace, Frobenius and spectral errors, seconds, kernel evaluations.
+        A row for each method, rank and repeat: trace, Frobenius and spectral errors, seconds, kernel evaluations. Its method
+        ``plot(error="trace_error", against="rank", ax=None)`` draws an error of each method on logarithmic axes with matplotlib, and
+        returns the axes; ``against`` may also be ``"seconds"`` or ``"kernel_evaluations"``. With x, y or kind it is pandas' ``plot``.
 
     Examples
     --------
@@ -114,7 +134,7 @@ def curve(
             cell[name] = None if cell[name] is None else cell[name]["value"]
         for name, value in cell.items():
             columns.setdefault(name, []).append(value)
-    return data_frame(columns)
+    return curve_frame(columns)
 
 
 def landmarks(X: Any, *, kernel: str = "rbf", gamma: Any = "median", rank: int = 100, scheme: str = "rpcholesky",

@@ -9,7 +9,7 @@ from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import _safe_split
 
-from . import _kmill
+from . import _cv, _kmill
 
 
 def choose(estimator: Any, y: Any, splits: list[Any], X: Any, weight: Any, group: Any) -> dict[str, str]:
@@ -28,11 +28,24 @@ def choose(estimator: Any, y: Any, splits: list[Any], X: Any, weight: Any, group
     (lambda_name, lambda_grid), (rank_name, rank_grid) = candidates.items()
     cells = [{lambda_name: lambda_, rank_name: value} for value in rank_grid for lambda_ in lambda_grid]
     errors = np.array([[_error(estimator, cell, split, X, y, weight, group) for split in splits] for cell in cells])
-    best = cells[int(np.argmin(errors.mean(axis=1)))]
-    estimator.cv_results_ = {"lambda": [cell[lambda_name] for cell in cells], "rank": [cell[rank_name] for cell in cells],
-                             "errors": errors, "mean_error": errors.mean(axis=1)}
+    index = int(np.argmin(errors.mean(axis=1)))
+    best = cells[index]
+    estimator.__dict__.update(_results(estimator, cells, (lambda_name, rank_name), index, errors, float(len(y) if weight is None else np.sum(weight))))
     options = {"lambda": best[lambda_name], "ranks": best[rank_name] if "ranks" in engine else None}
     return {name: str(value) for name, value in options.items() if value is not None}
+
+
+def _results(estimator: Any, cells: list[dict[str, Any]], names: tuple[str, str], best: int, errors: Any, rows: float) -> dict[str, Any]:
+    """Returns the attributes of the comparison, with the parameters of the estimator instead of lambda."""
+    params: list[dict[str, Any]] = [{} for _ in cells]
+    if cells[0][names[0]] is not None:
+        name, values = _cv.regularisation(estimator, [cell[names[0]] for cell in cells], rows)
+        params = [{name: value} for value in values]
+    if getattr(estimator, "ranks", None) is not None:
+        params = [{**candidate, names[1]: cell[names[1]]} for candidate, cell in zip(params, cells)]
+    error = "mse" if is_regressor(estimator) else "error" if is_classifier(estimator) else "share of pairs in the wrong order"
+    scoring, scores = _cv.score_of(error, errors)
+    return _cv.results(params, best, scoring, scores.mean(axis=1), scores)
 
 
 def _error(estimator: Any, cell: dict[str, Any], split: Any, X: Any, y: Any, weight: Any, group: Any) -> float:

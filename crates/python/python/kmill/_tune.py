@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _kernel, _kmill
+from . import _cv, _kernel, _kmill
 from ._base import _warn
 from ._load import estimator_class, from_model
 from ._parameters import as_list, check_arguments
@@ -31,6 +31,7 @@ def tune(
     score: str = "cv",
     measure: str | None = None,
     sample: int = 20_000,
+    test: float | str | None = None,
     **parameters: Any,
 ) -> Any:
     """Select a model and fit it.
@@ -66,6 +67,9 @@ def tune(
         log-loss, or the AUC if ``solver`` names one solver.
     sample : int, default=20000
         Maximum number of rows in the search.
+    test : float or str, optional
+        Test rows, which neither the search nor the fit reads, such as ``"20%"``, ``"last:15%"`` or, with columns by name, ``"last:15%:date"``
+        and ``"groups:20%:subject"``: as in ``fit_files``. ``test_scores_`` has the scores of the model on them.
     **parameters
         Parameters of the estimator (``rank``, ``scale``, ``metric``, ``cv``, ``precision``, ``memory``, ``verbose``, ...), and for files
         also the arguments of ``fit_files``. ``metric="none"`` uses no metric; by default the search learns one.
@@ -77,7 +81,12 @@ def tune(
 
         - ``leaderboard_``: the solvers and regularisation parameters that were compared, best first, as a DataFrame (a dict without pandas);
         - ``kernels_``: the kernels that were compared, in the same form;
-        - ``choice_``: a dict with the rest of the report of the search; ``choice_["test"]`` has the error on the test rows.
+        - ``cv_results_``, ``best_index_``, ``best_params_``, ``best_score_`` and ``scoring_``: the comparison of the solvers on folds of the
+          sample, as in ``sklearn.model_selection.GridSearchCV``. If only one solver was tried, the comparison of the kernels, with
+          ``iter`` and ``n_resources`` as in ``HalvingGridSearchCV``;
+        - ``test_scores_``: the scores on the rows of ``test``;
+        - ``choice_``: a dict with the rest of the report of the search; ``choice_["test"]`` has the error on rows of the sample that no choice
+          used.
 
     Examples
     --------
@@ -89,7 +98,8 @@ def tune(
     ('KernelRidge', True)
     """
     kernels = as_list(kernels)
-    check_arguments(tune, solver=solver, time=time, work=work, kernels=kernels, score=score, measure=measure, sample=sample)
+    check_arguments(tune, solver=solver, time=time, work=work, kernels=kernels, score=score, measure=measure, sample=sample,
+                    test=test)
     from_files = isinstance(X, str) or hasattr(X, "__fspath__") or isinstance(X, (list, tuple)) and isinstance(X[0], str)
     classes = task == "classification" if task is not None else _is_classification(X, y, from_files)
     cls = estimator_class("ridge" if solver == "any" else solver, "classification" if classes else "regression")
@@ -116,6 +126,8 @@ def tune(
 
     def learn(job: str, *rest: Any) -> Any:
         request = json.loads(job)
+        if test is not None:
+            request["test"] = str(test)
         # remove the options that the caller did not set, such as lambda and folds: the search chooses them
         explicit = {parameter.engine for parameter in base._parameters if parameter.name in parameters} | {"weights", *base._fixed}
         explicit |= {"lambda", "C"} if has_regularisation else set()
@@ -135,10 +147,10 @@ def tune(
         base.fit_files(paths_of(X), y, **files)
     else:
         base.fit(X, y)
-    return _winner(base, outcome["model"], outcome["report"])
+    return _winner(base, outcome["model"], outcome["report"], score)
 
 
-def _winner(base: Any, model: Any, report: dict[str, Any]) -> Any:
+def _winner(base: Any, model: Any, report: dict[str, Any], score: str) -> Any:
     """Returns the estimator of the winning solver, with the attributes that the fit set from the rows."""
     fitted = from_model(model, json.loads(model.card()), verbose=base.verbose, n_jobs=base.n_jobs, memory=base.memory)
     fitted._set_model(model, report)
@@ -147,6 +159,10 @@ def _winner(base: Any, model: Any, report: dict[str, Any]) -> Any:
         if name in base.__dict__:
             fitted.__dict__[name] = base.__dict__[name]
     choice = report["choice"]
+    for name in _cv.ATTRIBUTES:
+        fitted.__dict__.pop(name, None)
+    solvers, rungs = choice["solvers"], choice["kernels"]
+    fitted.__dict__.update(_cv.of_search(choice, solvers, rungs, json.loads(model.card())["task"], score))
     kernels = [{"rows": rung["rows"], **{name: value for name, value in entry.items() if name != "cells"}}
                for rung in choice.pop("kernels") for entry in rung["entries"]]
     solvers = choice.pop("solvers") or [{"solver": choice["solver"], "kernel": fitted.kernel_, "chosen": True}]
