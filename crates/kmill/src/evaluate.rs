@@ -57,7 +57,8 @@ pub(crate) struct EvaluateArgs {
     /// group (ranking) [default: none; the number of outliers in the target; 10 per group]
     #[arg(long, value_name = "N", value_parser = parse::positive_integer, help_heading = "Run")]
     pub(crate) top: Option<usize>,
-    /// Also write an HTML page: residuals, or the confusion matrix and the ROC curve
+    /// Also write an HTML page: residuals, or the confusion matrix, the ROC curve and the
+    /// calibration; importance and partial dependence of the columns
     #[arg(long, value_name = "FILE.html", help_heading = "Run")]
     pub(crate) report: Option<PathBuf>,
     #[command(flatten)]
@@ -127,11 +128,14 @@ pub(crate) fn run(args: &EvaluateArgs, run: &RunSettings) -> Result<EvaluateRepo
         let (scores, chart_data) = predictor.evaluate_novelty(&selected, top, &run.job_run())?;
         (EvaluateReport::Novelty(scores), chart_data)
     } else {
-        let (scores, chart_data) = predictor.evaluate(&selected, &run.job_run())?;
+        let (scores, mut chart_data) = predictor.evaluate(&selected, &run.job_run())?;
+        if args.report.is_some() {
+            chart_data.effects = predictor.column_effects(&selected, &run.job_run())?;
+        }
         (EvaluateReport::Target(scores), chart_data)
     };
     if let Some(page) = &args.report {
-        report.page(&chart_data, &args.model).write(page)?;
+        report.page(&chart_data, &args.model, run.progress.warnings()).write(page)?;
     }
     Ok(report)
 }

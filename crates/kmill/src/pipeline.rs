@@ -133,11 +133,13 @@ impl FitOptions {
         Ok(Selection { part, ..selection })
     }
 
-    /// Returns the scores of a fitted model on the test rows; `None` if there are none.
+    /// Returns the scores of a fitted model on the test rows; `None` if there are none. For a page,
+    /// also computes the effects of the columns.
     pub(crate) fn evaluate_test_rows(
         &self,
         model: AnyModel,
         selected: &SelectedTable,
+        is_for_page: bool,
         run: &RunSettings,
     ) -> Result<Option<TestSetReport>> {
         let Some((split, selection)) = &self.test_split else { return Ok(None) };
@@ -159,7 +161,10 @@ impl FitOptions {
             let scores = predictor.evaluate_ranking(&selected_test_rows, None, &run.job_run())?;
             (EvaluateReport::Ranking(scores), ChartData::default())
         } else {
-            let (scores, chart_data) = predictor.evaluate(&selected_test_rows, &run.job_run())?;
+            let (scores, mut chart_data) = predictor.evaluate(&selected_test_rows, &run.job_run())?;
+            if is_for_page {
+                chart_data.effects = predictor.column_effects(&selected_test_rows, &run.job_run())?;
+            }
             (EvaluateReport::Target(scores), chart_data)
         };
         Ok(Some(TestSetReport {
@@ -292,7 +297,7 @@ pub(crate) fn fit_and_save(
         output::table_files(selected.table()).chain(options.fit.files()),
     )?;
     let (fitted, combination) = fit_with_combination(&options, &selected, run, path, true, args)?;
-    let test_set = options.evaluate_test_rows(fitted.model, &selected, run)?;
+    let test_set = options.evaluate_test_rows(fitted.model, &selected, page.is_some(), run)?;
     Ok(FitReport { combination, test_set, ..fit_report(fitted.report, run, selected.table(), Some(path)) })
 }
 

@@ -15,6 +15,8 @@ use std::path::PathBuf;
 pub(crate) struct PageContents {
     title: String,
     subtitle: String,
+    #[serde(default)]
+    warnings: Vec<String>,
     sections: Vec<(String, String)>,
 }
 
@@ -31,7 +33,7 @@ impl PageContents {
         let report = FitReport { verbosity: Verbosity::Quiet, ..FitReport::new(report.clone(), resources, threads) };
         let page = report.page();
         let sections = page.sections.into_iter().map(|section| (section.title, section.body)).collect();
-        Self { title: page.title, subtitle: page.subtitle, sections }
+        Self { title: page.title, subtitle: page.subtitle, warnings: page.warnings, sections }
     }
 
     /// Returns the page of a loaded model: its metadata.
@@ -46,6 +48,7 @@ impl PageContents {
         Self {
             title: format!("{} model", metadata.solver),
             subtitle,
+            warnings: Vec::new(),
             sections: vec![("Model".to_string(), fact_list(entries))],
         }
     }
@@ -76,7 +79,7 @@ pub(crate) fn plot(
 /// Returns the complete page of contents given as JSON.
 #[pyfunction]
 pub(crate) fn page(contents: &str) -> PyResult<String> {
-    let PageContents { title, subtitle, sections } = crate::run::parse_json(contents)?;
+    let PageContents { title, subtitle, warnings, sections } = crate::run::parse_json(contents)?;
     let sections = sections.into_iter().map(|(title, body)| Section { title, body }).collect();
-    Ok(Page { title, subtitle, sections, ..Page::default() }.to_string())
+    Ok(Page { title, subtitle, warnings, sections, ..Page::default() }.to_string())
 }

@@ -1,9 +1,11 @@
 //! The report of an evaluation, and its text.
 
+mod curves;
+mod effects;
 mod intervals;
 mod page;
 
-pub(crate) use page::PAGE_STYLE;
+pub(crate) use curves::CURVE_STYLE;
 
 use crate::table::{Align, AlignedTable, Grid, facts, format_count, format_list, number, optional_number, percent};
 use intervals::{decile_table, interval_table, set_table};

@@ -9,7 +9,7 @@ mod chart;
 mod parts;
 
 pub(crate) use axis::{Axis, Scale, extent, tick_label};
-pub(crate) use chart::{Chart, DataPoint, Edges, Plane, Series, draw_key, swatch};
+pub(crate) use chart::{Chart, DataPoint, Edges, Plane, Series, Spread, draw_key, swatch};
 pub use parts::fact_list;
 pub(crate) use parts::{
     MAX_FEATURES, bar_table, charts, data_html, details, grid_table, heat_map, html_table, note, run_section,
@@ -37,6 +37,8 @@ pub struct Page {
     pub title: String,
     /// One line under the title.
     pub subtitle: String,
+    /// Warnings of the run, one sentence each; shown at the top.
+    pub warnings: Vec<String>,
     /// Style rules specific to this page.
     pub style: String,
     /// Sections of the page, from top to bottom.
@@ -74,6 +76,11 @@ impl fmt::Display for Page {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (title, subtitle) = (escape_html(&self.title), escape_html(&self.subtitle));
         let mut sections = String::new();
+        if !self.warnings.is_empty() {
+            let items: String =
+                self.warnings.iter().map(|warning| format!("<li>{}</li>\n", escape_html(warning))).collect();
+            writeln!(sections, "<section class=\"warnings\">\n<h2>Warnings</h2>\n<ul>\n{items}</ul>\n</section>")?;
+        }
         for section in &self.sections {
             writeln!(sections, "<section>\n<h2>{}</h2>\n{}\n</section>", escape_html(&section.title), section.body)?;
         }
@@ -102,6 +109,7 @@ mod tests {
         let page = Page {
             title: evil.to_string(),
             subtitle: evil.to_string(),
+            warnings: vec![evil.to_string()],
             sections: vec![Section::new(evil, html_table(&[evil], &[vec![evil.to_string()]]))],
             data: serde_json::json!({ "name": evil }),
             ..Page::default()
