@@ -1,9 +1,9 @@
 //! `kmill plot`: draws a model's predictions over two of its features, with the rows of a table; or
 //! the rows alone.
 
+use crate::Error;
 use crate::args::{RunArgs, RunSettings, SelectArgs, parse};
 use crate::output::{self, FileKind};
-use crate::Error;
 use clap::Args;
 use kreport::plot::{Plot, PlotReport};
 use std::path::PathBuf;

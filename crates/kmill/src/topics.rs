@@ -198,7 +198,9 @@ mod tests {
             let (file, anchor) = page.split_once('#').unwrap_or((page, ""));
             let contents = std::fs::read_to_string(guide.join(file)).unwrap_or_else(|_| panic!("{name}: {page}"));
             let heading = |line: &str| line.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
-            assert!(anchor.is_empty() || contents.lines().any(|line| line.starts_with("##") && heading(line) == anchor));
+            assert!(
+                anchor.is_empty() || contents.lines().any(|line| line.starts_with("##") && heading(line) == anchor)
+            );
             assert!(text.lines().all(|line| line.chars().count() <= 90) && !text.ends_with('\n'), "{name}");
             assert!((6..=20).contains(&text.lines().count()) && title.len() < 60, "{name}");
         }

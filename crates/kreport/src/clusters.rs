@@ -126,7 +126,11 @@ fn counts_chart(counts: &ClusterCounts) -> Option<Chart> {
         });
         Series { name: name.to_string(), palette_index, marks: marks.collect(), ..Series::default() }
     });
-    Some(Chart { series: series.collect(), has_legend: true, ..Chart::new("clusters", "Silhouette and stability", x, y) })
+    Some(Chart {
+        series: series.collect(),
+        has_legend: true,
+        ..Chart::new("clusters", "Silhouette and stability", x, y)
+    })
 }
 
 #[cfg(test)]

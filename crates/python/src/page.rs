@@ -80,6 +80,6 @@ pub(crate) fn plot(
 #[pyfunction]
 pub(crate) fn page(contents: &str) -> PyResult<String> {
     let PageContents { title, subtitle, warnings, sections } = crate::run::parse_json(contents)?;
-    let sections = sections.into_iter().map(|(title, body)| Section { title, body }).collect();
+    let sections = sections.into_iter().map(|(title, body)| Section { title, body, ..Section::default() }).collect();
     Ok(Page { title, subtitle, warnings, sections, ..Page::default() }.to_string())
 }

@@ -56,7 +56,8 @@ fn append_path(path: &Path, content: &mut String, transform: impl Fn(f32, f32) -
             }
             PathSegment::QuadTo(c, p) => {
                 // the cubic curve of a quadratic one
-                let third = |from: (f32, f32)| (from.0 + (c.x - from.0) * 2.0 / 3.0, from.1 + (c.y - from.1) * 2.0 / 3.0);
+                let third =
+                    |from: (f32, f32)| (from.0 + (c.x - from.0) * 2.0 / 3.0, from.1 + (c.y - from.1) * 2.0 / 3.0);
                 append(&[third(last), third((p.x, p.y)), (p.x, p.y)], "c");
                 last = (p.x, p.y);
             }
@@ -133,8 +134,7 @@ impl PdfPage {
     /// Returns the drawing procedure of a letter.
     fn letter_procedure(&self, letter: char) -> String {
         let word = letter.to_string();
-        let mut procedure =
-            format!("{:.0} 0 -300 -400 1600 1300 d1\n", self.font.text_width(&word, UNITS_PER_EM));
+        let mut procedure = format!("{:.0} 0 -300 -400 1600 1300 d1\n", self.font.text_width(&word, UNITS_PER_EM));
         if let Some(path) = self.font.outline(&word, UNITS_PER_EM).finish() {
             append_path(&path, &mut procedure, |x, y| (x, -y));
             procedure.push_str("f\n");
@@ -164,10 +164,7 @@ impl PdfPage {
     pub(crate) fn pdf(&self) -> io::Result<Vec<u8>> {
         let (width, height) = (self.size.0 * POINTS_PER_UNIT, self.size.1 * POINTS_PER_UNIT);
         // the y axis of the drawing points downwards; lines have round caps and joins, as on screens
-        let content = format!(
-            "{POINTS_PER_UNIT} 0 0 -{POINTS_PER_UNIT} 0 {height:.2} cm 1 J 1 j\n{}",
-            self.content
-        );
+        let content = format!("{POINTS_PER_UNIT} 0 0 -{POINTS_PER_UNIT} 0 {height:.2} cm 1 J 1 j\n{}", self.content);
         let opacities: String = self
             .opacities
             .iter()

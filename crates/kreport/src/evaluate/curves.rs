@@ -21,15 +21,21 @@ pub(super) struct Areas {
 
 /// Returns the curves of the ranking of two classes; `None` if there are none.
 pub(super) fn ranking_section(chart_data: &ChartData, areas: Areas) -> Option<Section> {
-    let charts: Vec<Chart> =
-        [roc_chart(chart_data, areas), precision_chart(chart_data, areas), gains_chart(chart_data), lift_chart(chart_data)]
-            .into_iter()
-            .flatten()
-            .collect();
+    let charts: Vec<Chart> = [
+        roc_chart(chart_data, areas),
+        precision_chart(chart_data, areas),
+        gains_chart(chart_data),
+        lift_chart(chart_data),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
     let note = match &chart_data.thresholds[..] {
         [] => String::new(),
-        _ => page::note("Squares are thresholds, with their values; the model decides by the first one in the table.")
-            + &page::details("thresholds", &threshold_table(&chart_data.thresholds)),
+        _ => {
+            page::note("Squares are thresholds, with their values; the model decides by the first one in the table.")
+                + &page::details("thresholds", &threshold_table(&chart_data.thresholds))
+        }
     };
     (!charts.is_empty()).then(|| Section::new("Ranking", page::charts(&charts) + &note))
 }

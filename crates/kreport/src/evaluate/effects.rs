@@ -32,8 +32,9 @@ pub(super) fn sections(effects: &ColumnEffects) -> Vec<Section> {
     // all charts have one vertical axis, so that flat effects look flat
     let all_points = || effects.columns.iter().flat_map(|column| &column.dependence);
     let heights: Vec<f64> = all_points().flat_map(|point| [point.deciles.0, point.deciles.1, point.mean]).collect();
-    let charts: Vec<Chart> =
-        shown.filter_map(|(i, column)| dependence_chart(i, column, &quantity, extent(heights.iter().copied()))).collect();
+    let charts: Vec<Chart> = shown
+        .filter_map(|(i, column)| dependence_chart(i, column, &quantity, extent(heights.iter().copied())))
+        .collect();
     if !charts.is_empty() {
         let note = page::note(
             "Line: mean prediction if the column has this value in all rows. Band: from the lower to the upper decile of the rows; a \

@@ -81,13 +81,8 @@ fn residual_charts(report: &RegressionScores, chart_data: &ChartData) -> Option<
     let residual_points: Vec<(f64, f64)> =
         points.iter().map(|(prediction, truth)| (*prediction, truth - prediction)).collect();
     let histogram = histogram(residual_points.iter().map(|point| point.1).collect())?;
-    let residual_chart = scatter_chart(
-        "residuals",
-        "Residual against predicted",
-        RESIDUAL,
-        residual_points,
-        [(low, 0.0), (high, 0.0)],
-    )?;
+    let residual_chart =
+        scatter_chart("residuals", "Residual against predicted", RESIDUAL, residual_points, [(low, 0.0), (high, 0.0)])?;
     let drawn_rows = match points.len() as f64 == report.rows {
         true => "All rows".to_string(),
         false => format!("{} random rows", format_count(points.len() as u64)),

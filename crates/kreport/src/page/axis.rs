@@ -81,6 +81,11 @@ impl Axis {
         })
     }
 
+    /// Returns the name of a value of an axis of names.
+    pub(crate) fn name_of(&self, value: f64) -> Option<&str> {
+        self.names.get(value.round() as usize).map(String::as_str)
+    }
+
     /// Replaces the ticks if the new ones are few and far enough apart.
     pub(crate) fn with_ticks(self, ticks: &[f64]) -> Self {
         let positions: Vec<f64> = ticks.iter().filter_map(|tick| self.position(*tick, 0.0, 1.0)).collect();

@@ -219,7 +219,11 @@ impl Chart {
         for (low, high, height) in &self.bars {
             let corners = (plane.position((*low, *height)), plane.position((*high, *height)));
             let (Some((left, top)), Some((right, _))) = corners else { continue };
-            let tooltip = format!("{} to {}: {}", number(*low, 4), number(*high, 4), number(*height, 4));
+            let range = match self.x.name_of((low + high) / 2.0) {
+                Some(name) => name.to_string(),
+                None => format!("{} to {}", number(*low, 4), number(*high, 4)),
+            };
+            let tooltip = format!("{range}: {}", number(*height, 4));
             // leaves a gap between neighbouring bars
             let size = ((right - left - 1.0).max(0.5), (plane.edges.bottom - top).max(0.0));
             canvas.rectangle("bar c0", (left, top), size, Some(&tooltip));
@@ -357,8 +361,10 @@ mod tests {
     use super::*;
 
     fn chart(values: &[(f64, f64)]) -> Chart {
-        let mark =
-            |(x, y): &(f64, f64)| DataPoint { band: (y / 2.0, y * 2.0), ..DataPoint::new((*x, *y), format!("rank {x}")) };
+        let mark = |(x, y): &(f64, f64)| DataPoint {
+            band: (y / 2.0, y * 2.0),
+            ..DataPoint::new((*x, *y), format!("rank {x}"))
+        };
         let x = Axis::new("rank", Scale::Log, [50.0, 2000.0]).unwrap();
         let y = Axis::new("error", Scale::Log, [1e-3, 1.0]).unwrap();
         Chart {

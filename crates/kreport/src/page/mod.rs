@@ -13,7 +13,7 @@ pub(crate) use chart::{Chart, DataPoint, Edges, Plane, Series, Spread, draw_key,
 pub use parts::fact_list;
 pub(crate) use parts::{
     MAX_FEATURES, bar_table, charts, data_html, details, grid_table, heat_map, html_table, note, run_section,
-    side_by_side,
+    side_by_side, table_of_cells,
 };
 
 use crate::drawing::{COLOUR_VARIABLES, DRAWING_STYLE, escape_html};
@@ -54,11 +54,17 @@ pub struct Section {
     pub title: String,
     /// Content of the section, as HTML.
     pub body: String,
+    /// Style class of the section; empty for none.
+    pub class: &'static str,
 }
 
 impl Section {
     pub(crate) fn new(title: impl Into<String>, body: impl Into<String>) -> Self {
-        Self { title: title.into(), body: body.into() }
+        Self { title: title.into(), body: body.into(), class: "" }
+    }
+
+    pub(crate) fn with_class(self, class: &'static str) -> Self {
+        Self { class, ..self }
     }
 }
 
@@ -82,7 +88,9 @@ impl fmt::Display for Page {
             writeln!(sections, "<section class=\"warnings\">\n<h2>Warnings</h2>\n<ul>\n{items}</ul>\n</section>")?;
         }
         for section in &self.sections {
-            writeln!(sections, "<section>\n<h2>{}</h2>\n{}\n</section>", escape_html(&section.title), section.body)?;
+            let class = if section.class.is_empty() { String::new() } else { format!(" class=\"{}\"", section.class) };
+            let (title, body) = (escape_html(&section.title), &section.body);
+            writeln!(sections, "<section{class}>\n<h2>{title}</h2>\n{body}\n</section>")?;
         }
         write!(
             f,

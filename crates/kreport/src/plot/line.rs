@@ -1,9 +1,7 @@
 //! The picture of a model with one feature: its function as a line, with the rows.
 
 use super::points::{DrawnRow, Points};
-use super::{
-    DRAWING_BYTES, Layout, Plot, PlotReport, component_index, describe_model, legend, quantity_name,
-};
+use super::{DRAWING_BYTES, Layout, Plot, PlotReport, component_index, describe_model, legend, quantity_name};
 use crate::drawing::{Canvas, Drawing, Point};
 use crate::page::{Axis, PALETTE_SIZE, Plane, Scale, extent, tick_label};
 use crate::table::number;

@@ -98,7 +98,8 @@ impl Picture<'_> {
     fn position(&self, column: f64, row: f64) -> Point {
         let Some(grid) = self.grids.first() else { return (0.0, 0.0) };
         let fraction = |coordinate: f64, count: usize| coordinate / (count - 1) as f64;
-        let (width, height) = (self.layout.edges.right - self.layout.edges.left, self.layout.edges.bottom - self.layout.edges.top);
+        let (width, height) =
+            (self.layout.edges.right - self.layout.edges.left, self.layout.edges.bottom - self.layout.edges.top);
         (
             self.layout.edges.left + fraction(column, grid.width) * width,
             self.layout.edges.bottom - fraction(row, grid.height) * height,

@@ -122,7 +122,8 @@ fn write_scatter(
     output: &Path,
 ) -> Result<PlotReport> {
     let quantity = colour.unwrap_or_default();
-    let picture = Picture { bounds: points.padded_ranges(), quantity, ..Picture::new(&axis_names, points, plot.layout()?) };
+    let picture =
+        Picture { bounds: points.padded_ranges(), quantity, ..Picture::new(&axis_names, points, plot.layout()?) };
     write(&picture, description, output)?;
     Ok(PlotReport::new(axis_names, points, Vec::new(), output))
 }

@@ -49,7 +49,8 @@ impl TuneReport {
             Score::Alignment => "largest alignment so far",
         };
         let scored: Vec<_> = self.history.iter().filter_map(|entry| Some((entry, entry.best?))).collect();
-        let x = Axis::new("seconds since the start of the search", Scale::Linear, scored.iter().map(|(e, _)| e.seconds))?;
+        let x =
+            Axis::new("seconds since the start of the search", Scale::Linear, scored.iter().map(|(e, _)| e.seconds))?;
         let y = Axis::new(score, Scale::Linear, scored.iter().map(|(_, best)| *best))?;
         let mark = |(entry, best): &(&ksolve::tune::HistoryEntry, f64)| {
             let note = format!("{} after {}", entry.step, format_seconds(entry.seconds));

@@ -44,8 +44,7 @@ impl EffectSample {
         let scaler = match_precision!(AnyPreparedModel: &predictor.model, prepared => prepared.model.scaler.clone());
         let labels = &predictor.metadata().classes;
         let class_labels = (!labels.is_empty()).then(|| Arc::new(labels.clone()));
-        let settings =
-            ReadSettings { scaler: Some(Arc::new(scaler.clone())), class_labels, ..ReadSettings::default() };
+        let settings = ReadSettings { scaler: Some(Arc::new(scaler.clone())), class_labels, ..ReadSettings::default() };
         let source = selected.rows::<f64>(settings)?;
         let (d, threads) = (predictor.feature_count().max(1), run.workers().threads());
         let lane_memory = LaneMemory {
@@ -56,7 +55,8 @@ impl EffectSample {
         };
         // called only to check the memory budget
         lanes::fitting_lanes("the effects of columns", &source, &lane_memory, run.memory_budget(), 1)?;
-        let (stream, workers, recorder) = (Stream::new(0, Purpose::Background, 1), Workers::sequential(), run.stage_recorder());
+        let (stream, workers, recorder) =
+            (Stream::new(0, Purpose::Background, 1), Workers::sequential(), run.stage_recorder());
         let stage = recorder.start_stage("sample of rows", selected.row_count_if_known());
         let mut rows: Vec<SampledRow> = Vec::new();
         lanes::default_pass(1, &workers, &*stage).visit(&source, |block: &RowBlock<'_, f64>| {
@@ -79,11 +79,7 @@ impl EffectSample {
         // a model with exposures predicts rates: counts per unit of exposure
         let is_rate = predictor.metadata().exposure_column().is_some() && selected.is_weighted();
         let truth = |row: &SampledRow| if is_rate { row.truth / row.weight } else { row.truth };
-        Ok(Self {
-            x,
-            truths: rows.iter().map(truth).collect(),
-            weights: rows.iter().map(|row| row.weight).collect(),
-        })
+        Ok(Self { x, truths: rows.iter().map(truth).collect(), weights: rows.iter().map(|row| row.weight).collect() })
     }
 
     /// Returns the loss of each row.
