@@ -1,13 +1,17 @@
 //! The progress of a run on stderr (bars on a terminal, otherwise a line from time to time), its
 //! times and its warnings.
 
+mod overall;
+
 use crate::{error::with_option_names, interrupt, terminal};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use kreport::fit::{PlanReport, Verbosity};
 use kreport::table::{format_count, format_duration, rounded_kernel};
 use ksolve::job::{Forecast, StageObserver};
 use kstore::{checkpoint::Listener, display, pass::Observer};
+use overall::FitProgress;
 use std::io::IsTerminal;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -33,12 +37,20 @@ pub(crate) struct Progress {
     shows_bars: bool,
     stage_seconds: Mutex<Vec<(String, f64)>>,
     warnings: Mutex<Vec<String>>,
+    /// Progress of the whole fit; `None` outside of a fit.
+    fit: Mutex<Option<Arc<FitProgress>>>,
 }
 
 impl Progress {
     pub(crate) fn new(verbosity: Verbosity) -> Self {
         let shows_bars = verbosity != Verbosity::Quiet && std::io::stderr().is_terminal();
-        Self { verbosity, shows_bars, stage_seconds: Mutex::default(), warnings: Mutex::default() }
+        Self {
+            verbosity,
+            shows_bars,
+            stage_seconds: Mutex::default(),
+            warnings: Mutex::default(),
+            fit: Mutex::default(),
+        }
     }
 
     /// Begins a stage that processes `rows` rows, or `None` if it is not a pass over rows, such as
@@ -50,14 +62,20 @@ impl Progress {
     }
 
     fn begin_stage(&self, name: String, expected: Option<u64>, unit: &'static str, ends_on_drop: bool) -> Stage<'_> {
+        // only passes over a known number of rows are passes of the plan
+        let fit = self.fit.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let fit = fit.filter(|_| expected.is_some() && unit == ROWS_UNIT);
         let bar = self.shows_bars.then(|| match expected {
             Some(_) if unit == ROWS_UNIT => progress_bar(
                 &name,
                 expected,
-                "{prefix:<24} {bar:20} {human_pos:>11}/{human_len} rows  {rate}  {eta} left",
+                "{prefix:<24} {bar:20} {human_pos:>11}/{human_len} rows  {rate}  {eta} left  {fit}",
+                fit.clone(),
             ),
-            Some(_) => progress_bar(&name, expected, "{prefix:<24} {bar:20} {human_pos:>11}/{human_len}  {eta} left"),
-            None => progress_bar(&name, None, "{prefix:<24} {spinner} {elapsed}"),
+            Some(_) => {
+                progress_bar(&name, expected, "{prefix:<24} {bar:20} {human_pos:>11}/{human_len}  {eta} left", None)
+            }
+            None => progress_bar(&name, None, "{prefix:<24} {spinner} {elapsed}", None),
         });
         if !self.shows_bars {
             self.detail(&match expected {
@@ -76,6 +94,7 @@ impl Progress {
             restored_rows: restored,
             last_line_millis,
             expected,
+            fit,
             ends_on_drop,
         }
     }
@@ -83,7 +102,7 @@ impl Progress {
     /// Begins work that consists of `runs` longer runs, of which `completed` were completed by an
     /// earlier process.
     pub(crate) fn begin_runs(&self, name: &str, runs: u64, completed: u64) -> RunCounter<'_> {
-        let bar = progress_bar(name, Some(runs), "{prefix} {bar:24} {pos}/{len} runs  {eta} left  {msg}");
+        let bar = progress_bar(name, Some(runs), "{prefix} {bar:24} {pos}/{len} runs  {eta} left  {msg}", None);
         bar.set_position(completed);
         bar.reset_eta();
         match self.shows_bars {
@@ -157,9 +176,13 @@ impl StageObserver for Progress {
         Self::warn(self, with_option_names(&text));
     }
     fn wants_forecast(&self) -> bool {
-        self.verbosity == Verbosity::Verbose
+        self.verbosity != Verbosity::Quiet
     }
     fn report_forecast(&self, forecast: &Forecast) {
+        *self.fit.lock().unwrap_or_else(PoisonError::into_inner) = FitProgress::new(forecast).map(Arc::new);
+        if self.verbosity != Verbosity::Verbose {
+            return;
+        }
         PlanReport { forecast: forecast.clone(), lists_all_parts: true, fitting_rank: None }
             .to_string()
             .lines()
@@ -193,6 +216,7 @@ pub(crate) struct Stage<'a> {
     /// Time of the last plain line, in milliseconds after the start.
     last_line_millis: AtomicU64,
     expected: Option<u64>,
+    fit: Option<Arc<FitProgress>>,
     /// True if the stage ends when it is dropped.
     ends_on_drop: bool,
 }
@@ -221,6 +245,12 @@ impl Stage<'_> {
         });
     }
 
+    fn advance_fit(&self, rows: u64, is_restored: bool) {
+        if let (Some(fit), Some(expected)) = (&self.fit, self.expected) {
+            fit.advance(rows, expected, is_restored);
+        }
+    }
+
     /// Prints a line during a long stage, unless the last line is recent.
     fn print_progress(&self, rows: u64) {
         let elapsed = self.started.elapsed();
@@ -230,7 +260,9 @@ impl Stage<'_> {
             && self.last_line_millis.compare_exchange(previous, now, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if is_due {
             let restored = self.restored_rows.load(Ordering::Relaxed);
-            terminal::print_line(&plain_line(&self.name, rows, self.unit, restored, self.expected, elapsed));
+            let line = plain_line(&self.name, rows, self.unit, restored, self.expected, elapsed);
+            let fit = self.fit.as_ref().map(|fit| fit.describe()).filter(|text| !text.is_empty());
+            terminal::print_line(&format!("{line}{}", fit.map_or(String::new(), |text| format!("; {text}"))));
         }
     }
 }
@@ -238,6 +270,7 @@ impl Stage<'_> {
 impl Observer for Stage<'_> {
     fn advance(&self, rows: u64) {
         let total = self.rows.fetch_add(rows, Ordering::Relaxed) + rows;
+        self.advance_fit(rows, false);
         match &self.bar {
             Some(bar) => bar.inc(rows),
             None if self.progress.verbosity == Verbosity::Quiet => {}
@@ -248,6 +281,7 @@ impl Observer for Stage<'_> {
     fn report_restored(&self, rows: u64) {
         self.rows.fetch_add(rows, Ordering::Relaxed);
         self.restored_rows.fetch_add(rows, Ordering::Relaxed);
+        self.advance_fit(rows, true);
         if let Some(bar) = &self.bar {
             bar.inc(rows);
             bar.tick();
@@ -318,10 +352,13 @@ impl Drop for RunCounter<'_> {
 const TICK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Returns a bar on stderr, or a spinner if the length is unknown.
-fn progress_bar(name: &str, length: Option<u64>, template: &str) -> ProgressBar {
+fn progress_bar(name: &str, length: Option<u64>, template: &str, fit: Option<Arc<FitProgress>>) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(length, ProgressDrawTarget::stderr());
     // an invalid template would be a bug of this file; the default bar still works
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    let style = style.with_key("fit", move |_: &ProgressState, out: &mut dyn std::fmt::Write| {
+        let _ = out.write_str(&fit.as_ref().map_or(String::new(), |fit| fit.describe()));
+    });
     // the rate as an integer: the default has four decimal digits
     bar.set_style(style.with_key("rate", |state: &ProgressState, out: &mut dyn std::fmt::Write| {
         // ignore an error: it means that the terminal is gone, and the bar with it
