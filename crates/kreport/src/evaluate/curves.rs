@@ -198,7 +198,7 @@ mod tests {
         let chart_data = ChartData {
             roc: Some(vec![(0.0, 0.0), (0.1, 0.8), (1.0, 1.0)]),
             precision: Some(vec![(0.5, 1.0), (1.0, 0.25)]),
-            gains: Some(vec![(0.0, 0.0), (0.2, 0.6), (1.0, 1.0)]),
+            gains: Some(vec![(0.0, 0.0), (0.25, 0.75), (1.0, 1.0)]),
             thresholds: vec![scores(0.5, 0.8), scores(0.501, 0.8), scores(0.9, 0.2)],
             ..ChartData::default()
         };
@@ -214,7 +214,7 @@ mod tests {
         // two charts; a label that would cover another one is left out
         assert_eq!(html.matches("class=\"label\"").count(), 4, "{html}");
         assert!(labels("0.900") == 2 && labels("0.501") == 0, "{html}");
-        assert!(html.contains("data-y=\"3e0\""), "the lift at a fifth of the rows: {html}");
+        assert!(html.contains("data-y=\"3e0\""), "the lift at a quarter of the rows: {html}");
     }
 
     #[test]

@@ -97,7 +97,8 @@ mod tests {
                 column("noise", -0.001, Vec::new()),
             ],
         };
-        let [importance, dependence] = &sections(&effects)[..] else { panic!() };
+        let sections = sections(&effects);
+        let [importance, dependence] = &sections[..] else { panic!() };
         assert!(importance.body.contains("&lt;age&gt;</th><td>0.200 ± 0.010</td>"), "{}", importance.body);
         assert!(importance.body.contains("width=\"0.0\""), "a negative importance has no bar");
         let body = &dependence.body;

@@ -16,7 +16,7 @@ mod sample;
 
 use super::Predictor;
 use crate::run::{Run, StageObserver};
-use crate::{Link, Result, Task};
+use crate::{Classes, Link, Result, Task};
 use kstore::{Label, SelectedTable};
 use sample::EffectSample;
 use std::ops::Range;
@@ -81,6 +81,7 @@ pub struct DependencePoint {
 /// The number that a prediction is reduced to: for the loss, and for the partial dependence.
 struct Outcome<'a> {
     predictor: &'a Predictor,
+    classes: Option<Classes>,
     link: Option<&'a Link>,
     /// Output of the first target.
     output: usize,
@@ -94,7 +95,7 @@ impl Outcome<'_> {
             (None, _) => (scores[self.output] - truth).powi(2),
             (Some(_), Some(link)) => link.log_loss(scores, truth as usize),
             (Some(_), None) => {
-                let decided = self.predictor.decision_classes().map(|classes| classes.decide(scores.iter().copied()));
+                let decided = self.classes.as_ref().map(|classes| classes.decide(scores.iter().copied()));
                 if decided == Some(truth as usize) { 0.0 } else { 1.0 }
             }
         }
@@ -150,6 +151,7 @@ impl Predictor {
         }
         let outcome = Outcome {
             predictor: self,
+            classes: self.decision_classes(),
             link: metadata.link.as_ref(),
             output: self.first_target_output(),
             class: (metadata.task == Task::Classification).then(|| self.shown_class(&sample)),
