@@ -43,7 +43,8 @@ impl FitProgress {
     }
 
     /// Returns the number of the current pass and, once it can be estimated, the remaining time of
-    /// all passes: `pass 2 of 5, about 40 s left in all`. Empty if there are more passes than planned.
+    /// all passes: `pass 2 of 5, about 40 s left in all`. Empty if there are more passes than
+    /// planned.
     pub(super) fn describe(&self) -> String {
         self.describe_after(self.started.elapsed())
     }

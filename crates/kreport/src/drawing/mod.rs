@@ -1,5 +1,5 @@
-//! Drawings of shapes and words, as SVG, as PDF and as raster images, with the same style: the rules
-//! of `drawing.css`.
+//! Drawings of shapes and words, as SVG, as PDF and as raster images, with the same style: the
+//! rules of `drawing.css`.
 
 mod font;
 mod pdf;

@@ -163,7 +163,7 @@ impl PdfPage {
     /// Returns the file.
     pub(crate) fn pdf(&self) -> io::Result<Vec<u8>> {
         let (width, height) = (self.size.0 * POINTS_PER_UNIT, self.size.1 * POINTS_PER_UNIT);
-        // the y axis of the drawing points downwards; lines have round caps and joins, as on screens
+        // the y axis of the drawing points downwards; lines have round caps and joins
         let content = format!("{POINTS_PER_UNIT} 0 0 -{POINTS_PER_UNIT} 0 {height:.2} cm 1 J 1 j\n{}", self.content);
         let opacities: String = self
             .opacities

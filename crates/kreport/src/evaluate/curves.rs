@@ -7,7 +7,7 @@ use ksolve::predict::{CalibrationBin, ChartData, ClassificationScores, Threshold
 
 /// Style of the curves: they are lines, whose invisible points provide tooltips.
 pub(crate) const CURVE_STYLE: &str = "#roc .c0.mark, #precision .c0.mark, #gains .c0.mark, #lift .c0.mark { opacity: 0; }\n\
-    #roc .line.c1, #precision .line.c1, #calibration .line { display: none; }\n";
+    #roc .line.c1, #precision .line.c1 { display: none; }\n";
 
 /// Smallest fraction of the rows at which the lift is shown: with few rows it is mostly noise.
 const MIN_LIFT_FRACTION: f64 = 0.01;

@@ -3,7 +3,7 @@
 
 use super::{EvaluateReport, curves, effects};
 use crate::page::{self, Axis, Chart, Page, Scale, Section, extent};
-use crate::table::{format_count, format_list, number};
+use crate::table::{format_count, format_list};
 use ksolve::predict::{ChartData, ClassificationScores, Evaluation, NoveltyScores, RegressionScores};
 use std::path::Path;
 

@@ -102,8 +102,8 @@ pub fn findings(sample: &TableSample, target: Option<&str>) -> Vec<Finding> {
     let target = target.and_then(|name| sample.columns.iter().find(|column| column.name == name));
     let features: Vec<&ColumnSample> =
         sample.columns.iter().filter(|column| target.is_none_or(|target| target.name != column.name)).collect();
-    let with_identifier = |column: &&ColumnSample| Some((*column, identifier(column, sample)?));
-    let identifiers: Vec<(&ColumnSample, Identifier)> = features.iter().filter_map(with_identifier).collect();
+    let identifiers: Vec<(&ColumnSample, Identifier)> =
+        features.iter().filter_map(|column| Some((*column, identifier(column, sample)?))).collect();
     let is_identifier = |column: &&&ColumnSample| identifiers.iter().any(|(other, _)| other.name == column.name);
     let others: Vec<&ColumnSample> = features.iter().filter(|column| !is_identifier(column)).copied().collect();
     let mut found = Vec::new();

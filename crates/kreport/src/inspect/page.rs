@@ -162,7 +162,7 @@ fn missing_section(sample: &TableSample) -> Option<Section> {
 }
 
 /// Returns the histogram of a column: of the values of a number, or of the most frequent levels of
-/// a text or of a few integers. `None` without values.
+/// a text or of a few integers. `None` without values, and for texts that rarely repeat.
 fn histogram(index: usize, column: &ColumnSample) -> Option<Chart> {
     let missing = column.values.iter().filter(|value| value.is_nan()).count();
     let missing_note = match missing {
@@ -170,6 +170,9 @@ fn histogram(index: usize, column: &ColumnSample) -> Option<Chart> {
         missing => format!("{} missing", percent(missing as f64 / column.values.len() as f64)),
     };
     let distinct = column.distinct_count();
+    if column.is_text() && 2 * distinct > column.present().count() && distinct > MAX_LEVELS {
+        return None;
+    }
     let (x, bars, bin_note) = if column.is_text() || column.is_discrete && distinct <= MAX_LEVELS {
         level_bars(column, distinct)
     } else {

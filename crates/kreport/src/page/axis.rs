@@ -64,7 +64,7 @@ impl Axis {
         };
         let names: Vec<String> = names.iter().map(short).collect();
         // each label takes as much room as the longest one
-        let longest = names.iter().map(|name| name.chars().count() + 2).max().unwrap_or(1);
+        let longest = names.iter().map(|name| name.chars().count() + 1).max().unwrap_or(1);
         let step = names.len().div_ceil((MAX_LABEL_CHARS / longest).max(1)).max(1);
         let ticks = (0..names.len()).step_by(step).map(|i| i as f64).collect();
         let (low, high) = (-0.5, names.len().max(1) as f64 - 0.5);

@@ -251,7 +251,9 @@ impl Series {
             canvas.path(&format!("band {colour}"), &upper.chain(lower).collect::<Vec<_>>(), true, None);
         }
         let line: Vec<Point> = positions.iter().map(|(_, position)| *position).collect();
-        canvas.path(&line_classes(palette_index), &line, false, None);
+        // independent intervals have no line, but the script of the page takes its colour
+        let hidden = if self.spread == Spread::ErrorBars { " unseen" } else { "" };
+        canvas.path(&format!("{}{hidden}", line_classes(palette_index)), &line, false, None);
         for (DataPoint { x, y, band: (low, high), note, label }, (cx, cy)) in positions {
             canvas.set_attributes(format!(
                 "data-cx=\"{cx:.1}\" data-cy=\"{cy:.1}\" data-x=\"{x:e}\" data-y=\"{y:e}\" data-low=\"{low:e}\" \

@@ -222,8 +222,8 @@ impl Picture<'_> {
     }
 }
 
-/// Distance from the nearest drawn row, in cells, beyond which a cell is paled: about a tenth of the
-/// width of the picture.
+/// Distance from the nearest drawn row, in cells, beyond which a cell is paled: about a tenth of
+/// the width of the picture.
 const MAX_ROW_DISTANCE: f64 = 18.0;
 
 /// Returns, for each cell of a grid, whether all rows are farther than [`MAX_ROW_DISTANCE`]. The
