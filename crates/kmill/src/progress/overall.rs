@@ -2,69 +2,69 @@
 
 use kreport::table::format_duration;
 use ksolve::job::Forecast;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-/// Parts of a pass that are counted.
-const PASS_UNITS: u64 = 1 << 24;
-
-/// Minimum fraction of a pass that this process must have read before it estimates times.
-const MIN_PASS_FRACTION: f64 = 0.05;
-
-/// The passes of a fit that were planned, and those that are done.
+/// The planned passes of a fit, and the passes that are done.
 #[derive(Debug)]
 pub(super) struct FitProgress {
     passes: u64,
-    /// Units of the passes so far, and those of an earlier process, which took no time in this one.
-    done_units: AtomicU64,
-    restored_units: AtomicU64,
-    started: Instant,
+    done: Mutex<DonePasses>,
+}
+
+#[derive(Debug, Default)]
+struct DonePasses {
+    /// Number of passes that have ended, in this process or in an earlier one.
+    count: u64,
+    /// Number of passes that this process has read, and the seconds that they took. Rows of a
+    /// checkpoint took no time.
+    read: f64,
+    seconds: f64,
+}
+
+/// The current pass, as far as its speed is known.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CurrentPass {
+    /// Remaining time of the pass, and time of a whole pass at the same speed.
+    pub(super) time_left: Duration,
+    pub(super) time: Duration,
 }
 
 impl FitProgress {
     /// Returns the progress at the beginning of a fit; `None` if the number of passes is unknown.
     pub(super) fn new(forecast: &Forecast) -> Option<Self> {
         let passes = forecast.passes();
-        (passes > 1 && !forecast.rereads_table).then(|| Self::with_passes(passes))
+        (passes > 1 && !forecast.rereads_table).then(|| Self { passes, done: Mutex::default() })
     }
 
-    fn with_passes(passes: u64) -> Self {
-        let [done_units, restored_units] = [0; 2].map(AtomicU64::new);
-        Self { passes, done_units, restored_units, started: Instant::now() }
+    fn lock(&self) -> MutexGuard<'_, DonePasses> {
+        self.done.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts rows of a pass over `expected` rows.
-    pub(super) fn advance(&self, rows: u64, expected: u64, is_restored: bool) {
-        let units = (u128::from(rows) * u128::from(PASS_UNITS) / u128::from(expected.max(1))) as u64;
-        self.done_units.fetch_add(units, Ordering::Relaxed);
-        if is_restored {
-            self.restored_units.fetch_add(units, Ordering::Relaxed);
-        }
+    /// Counts a pass that has ended. This process read `fraction` of its rows; the checkpoint of an
+    /// earlier process had the others.
+    pub(super) fn end_pass(&self, fraction: f64, took: Duration) {
+        let mut done = self.lock();
+        done.count += 1;
+        done.read += fraction;
+        done.seconds += took.as_secs_f64();
     }
 
     /// Returns the number of the current pass and, once it can be estimated, the remaining time of
-    /// all passes: `pass 2 of 5, about 40 s left in all`. Empty if there are more passes than
-    /// planned.
-    pub(super) fn describe(&self) -> String {
-        self.describe_after(self.started.elapsed())
-    }
-
-    fn describe_after(&self, elapsed: Duration) -> String {
-        let passes = |units: &AtomicU64| units.load(Ordering::Relaxed) as f64 / PASS_UNITS as f64;
-        let (done, restored) = (passes(&self.done_units), passes(&self.restored_units));
-        let (total, read) = (self.passes as f64, done - restored);
-        if done > total {
+    /// all passes: `pass 2 of 5, about 40 s left in all`. Later passes are assumed to take the mean
+    /// time of the passes so far. Empty if there are more passes than planned.
+    pub(super) fn describe(&self, current_pass: Option<CurrentPass>) -> String {
+        let done = self.lock();
+        let number = done.count + 1;
+        if number > self.passes {
             return String::new();
         }
-        // sums of rounded units end slightly below a whole pass
-        let current = ((done + 1e-3) as u64 + 1).min(self.passes);
-        let time_left = if read < MIN_PASS_FRACTION {
-            String::new()
-        } else {
-            let left = elapsed.mul_f64((total - done) / read);
-            format!(", about {} left in all", format_duration(left))
+        let time_left = |CurrentPass { time_left, time }: CurrentPass| {
+            let mean = (done.seconds + time.as_secs_f64()) / (done.read + 1.0);
+            let left = time_left.as_secs_f64() + mean * (self.passes - number) as f64;
+            format!(", about {} left in all", format_duration(Duration::from_secs_f64(left)))
         };
-        format!("pass {current} of {}{time_left}", self.passes)
+        format!("pass {number} of {}{}", self.passes, current_pass.map_or(String::new(), time_left))
     }
 }
 
@@ -74,17 +74,20 @@ mod tests {
 
     #[test]
     fn restored_passes_are_done_but_took_no_time() {
-        let progress = FitProgress::with_passes(4);
-        assert_eq!(progress.describe_after(Duration::from_secs(1)), "pass 1 of 4");
-        progress.advance(1000, 1000, true);
-        progress.advance(500, 1000, true);
-        assert_eq!(progress.describe_after(Duration::ZERO), "pass 2 of 4", "nothing was read yet");
-        progress.advance(500, 1000, false);
-        // half a pass took 10 s, and two passes are left
-        assert_eq!(progress.describe_after(Duration::from_secs(10)), "pass 3 of 4, about 40 s left in all");
-        (0..2000).for_each(|_| progress.advance(1, 1000, false));
-        assert!(progress.describe_after(Duration::from_secs(50)).starts_with("pass 4 of 4"));
-        progress.advance(1000, 1000, false);
-        assert_eq!(progress.describe_after(Duration::from_secs(60)), "", "more passes than planned");
+        let progress = FitProgress { passes: 4, done: Mutex::default() };
+        let [second, current] = [Duration::from_secs(1), Duration::from_secs(30)];
+        assert_eq!(progress.describe(None), "pass 1 of 4");
+        progress.end_pass(0.0, Duration::ZERO);
+        assert_eq!(progress.describe(None), "pass 2 of 4", "a pass of the checkpoint");
+        // 10 s of this pass, and two further passes of 30 s: the checkpoint is no evidence of speed
+        let text = progress.describe(Some(CurrentPass { time_left: 10 * second, time: current }));
+        assert_eq!(text, "pass 2 of 4, about 70 s left in all");
+        progress.end_pass(0.5, 15 * second);
+        // the later pass takes the mean time: (15 + 30) s for 1.5 passes
+        let text = progress.describe(Some(CurrentPass { time_left: 20 * second, time: current }));
+        assert_eq!(text, "pass 3 of 4, about 50 s left in all");
+        progress.end_pass(1.0, current);
+        progress.end_pass(1.0, current);
+        assert_eq!(progress.describe(None), "", "more passes than planned");
     }
 }
