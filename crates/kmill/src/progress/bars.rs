@@ -26,7 +26,7 @@ pub(super) fn progress_bar(
         let rate = state.per_sec();
         let current_pass = state
             .len()
-            .filter(|_| rate > 0.0 && state.fraction() >= MIN_PASS_FRACTION as f32)
+            .filter(|_| rate > 1e-6 && state.fraction() >= MIN_PASS_FRACTION as f32)
             .map(|rows| CurrentPass { time_left: state.eta(), time: Duration::from_secs_f64(rows as f64 / rate) });
         let _ = out.write_str(&fit.describe(current_pass));
     });
