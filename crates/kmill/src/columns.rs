@@ -3,6 +3,7 @@
 
 use crate::progress::Progress;
 use kreport::fit::Verbosity;
+use kreport::inspect::{Identifier, IdentifierProbe};
 use kreport::table::{Align, AlignedTable, format_count, join_with_commas};
 use kstore::encoding::{Categories, ColumnEncoding, TimeFeatures};
 use kstore::{Missing, ReadSettings, RowBuf, RowSource, SelectedTable, Selection, schema::Kind};
@@ -12,17 +13,11 @@ use std::collections::HashSet;
 /// repeats a value in this many rows.
 const CHECKED_ROWS: usize = 10_000;
 
-/// Minimum number of values of a column before it can be suspected of being row numbers or IDs.
-const MIN_VALUES: usize = 50;
-
 /// Maximum number of columns that are checked.
 const MAX_CHECKED_COLUMNS: usize = 64;
 
 /// Maximum number of names that a list shows before "…".
 const MAX_LISTED_NAMES: usize = 6;
-
-/// Common names of columns that contain fold or split numbers.
-const SPLIT_NAMES: [&str; 6] = ["fold", "folds", "split", "partition", "cv", "cv_fold"];
 
 /// Prints which of the requested columns are features and which are not: in one line, or as a table
 /// in verbose mode. Warns of features that look like row numbers or IDs.
@@ -41,9 +36,9 @@ pub(crate) fn report_columns(
         let feature_count = selected.sparse_shape().map_or(selected.shape().input_count, |shape| shape.column_count);
         progress.note(&summary_line(&feature_labels, feature_count, &excluded));
     }
-    for (name, why) in suspicious_columns(selection, selected, &features) {
+    for (name, identifier) in identifiers(selection, selected, &features) {
         let advice = "if it does not help to predict the target, exclude it with";
-        progress.warn(format!("column {name} {why}; {advice} --features '*,!{name}'"));
+        progress.warn(format!("column {name} {identifier}; {advice} --features '*,!{name}'"));
     }
 }
 
@@ -153,9 +148,8 @@ fn column_table(features: &[String], excluded: &[(String, &'static str)]) -> Ali
     table
 }
 
-/// Returns the features that were not requested by name and look like row numbers or IDs, each with
-/// the reason.
-fn suspicious_columns(selection: &Selection, selected: &SelectedTable, features: &[String]) -> Vec<(String, String)> {
+/// Returns the features that were not requested by name and look like row numbers or IDs.
+fn identifiers(selection: &Selection, selected: &SelectedTable, features: &[String]) -> Vec<(String, Identifier)> {
     let schema = selected.table().schema();
     let index_by_name = schema.index_by_name();
     let is_integer = |name: &String| {
@@ -171,53 +165,12 @@ fn suspicious_columns(selection: &Selection, selected: &SelectedTable, features:
         return Vec::new();
     }
     // ignore errors here: the fit will report them
-    let profiles = profile_columns(selected, &names).unwrap_or_default();
-    let with_suspicion =
-        |(name, profile): (String, ColumnProfile)| profile.suspicion(&name).map(|reason| (name, reason));
-    names.into_iter().zip(profiles).filter_map(with_suspicion).collect()
+    let probes = probe_columns(selected, &names).unwrap_or_default();
+    let with_identifier = |(name, probe): (String, IdentifierProbe)| Some((name.clone(), probe.identifier(&name)?));
+    names.into_iter().zip(probes).filter_map(with_identifier).collect()
 }
 
-#[derive(Clone, Debug, Default)]
-struct ColumnProfile {
-    /// The values so far; emptied at the first duplicate.
-    distinct_values: HashSet<u64>,
-    has_duplicates: bool,
-    /// True as long as every value is the previous one plus 1.
-    is_consecutive: bool,
-    previous_value: Option<f64>,
-    value_count: usize,
-}
-
-impl ColumnProfile {
-    fn add(&mut self, value: f64) {
-        if value.is_nan() {
-            return;
-        }
-        self.is_consecutive = self.previous_value.is_none_or(|previous| self.is_consecutive && value == previous + 1.0);
-        self.previous_value = Some(value);
-        self.value_count += 1;
-        if !self.has_duplicates && !self.distinct_values.insert(value.to_bits()) {
-            (self.has_duplicates, self.distinct_values) = (true, HashSet::new());
-        }
-    }
-
-    fn suspicion(&self, name: &str) -> Option<String> {
-        let name = name.to_ascii_lowercase();
-        if SPLIT_NAMES.contains(&name.as_str()) {
-            return Some("looks like fold numbers".to_string());
-        }
-        if self.value_count < MIN_VALUES || self.has_duplicates {
-            return None;
-        }
-        let count_text = format_count(self.value_count as u64);
-        Some(match self.is_consecutive {
-            true => "looks like a row counter".to_string(),
-            false => format!("looks like an identifier: its first {count_text} values are all different"),
-        })
-    }
-}
-
-fn profile_columns(selected: &SelectedTable, names: &[String]) -> kstore::Result<Vec<ColumnProfile>> {
+fn probe_columns(selected: &SelectedTable, names: &[String]) -> kstore::Result<Vec<IdentifierProbe>> {
     let range = selected.range();
     let row_range = range.start..range.end.min(range.start + CHECKED_ROWS as u64);
     let selection =
@@ -225,16 +178,16 @@ fn profile_columns(selected: &SelectedTable, names: &[String]) -> kstore::Result
     // do not count the bytes read here as bytes read by the fit
     let source = selected.table().select(&selection)?.with_new_byte_counter().rows::<f64>(ReadSettings::default())?;
     let (mut cursor, mut buffer) = (source.open(source.range())?, RowBuf::new(1024));
-    let mut profiles = vec![ColumnProfile::default(); names.len()];
+    let mut probes = vec![IdentifierProbe::new(false, CHECKED_ROWS); names.len()];
     while cursor.next(&mut buffer)? {
-        for row in buffer.x.chunks_exact(names.len()) {
-            profiles.iter_mut().zip(row).for_each(|(profile, value)| profile.add(*value));
+        for (row_number, row) in buffer.row_numbers.iter().zip(buffer.x.chunks_exact(names.len())) {
+            probes.iter_mut().zip(row).for_each(|(probe, value)| probe.add(*row_number, *value));
         }
-        if profiles.iter().all(|profile| profile.has_duplicates) {
+        if probes.iter().all(|probe| !probe.can_identify()) {
             break;
         }
     }
-    Ok(profiles)
+    Ok(probes)
 }
 
 #[cfg(test)]
@@ -252,20 +205,5 @@ mod tests {
         assert_eq!(text, "features: x0 … x3, fold (5); left out: city, note (text), y (target)");
         let many: Vec<String> = (0..40).map(|i| format!("c{}", 2 * i)).collect();
         assert_eq!(summary_line(&many, 40, &[]), "features: c0, c2, c4, c6, c8, c10, … (40)");
-    }
-
-    #[test]
-    fn numbers_and_names_of_rows_are_odd_and_measurements_are_not() {
-        let look = |values: &dyn Fn(u64) -> f64| {
-            let mut look = ColumnProfile::default();
-            (0..1000).for_each(|i| look.add(values(i)));
-            look
-        };
-        assert_eq!(look(&|i| i as f64 + 7.0).suspicion("a").unwrap(), "looks like a row counter");
-        let identifier = look(&|i| (i * 7919 % 100_003) as f64).suspicion("a").unwrap();
-        assert!(identifier.contains("first 1,000 values are all different"), "{identifier}");
-        assert_eq!(look(&|i| (i % 999) as f64).suspicion("a"), None);
-        assert_eq!(look(&|i| (i % 10) as f64).suspicion("fold").unwrap(), "looks like fold numbers");
-        assert_eq!(look(&|_| f64::NAN).suspicion("a"), None);
     }
 }

@@ -92,7 +92,7 @@ fn run_demo(args: &DemoArgs, folder: &Path, run: &RunSettings) -> Result<()> {
 /// Reports the columns and rows of a file, without the folder in its path, as in the printed
 /// commands.
 fn describe_table(path: &Path, run: &RunSettings) -> Result<inspect::TableReport> {
-    let mut report = inspect::inspect_table(&[path], &kstore::TextOptions::default(), true, None, run)?;
+    let (mut report, _) = inspect::inspect_table(&[path], &kstore::TextOptions::default(), true, None, run)?;
     report.files = path.file_name().into_iter().map(PathBuf::from).collect();
     Ok(report)
 }

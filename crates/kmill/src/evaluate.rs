@@ -57,7 +57,8 @@ pub(crate) struct EvaluateArgs {
     /// group (ranking) [default: none; the number of outliers in the target; 10 per group]
     #[arg(long, value_name = "N", value_parser = parse::positive_integer, help_heading = "Run")]
     pub(crate) top: Option<usize>,
-    /// Also write an HTML page: residuals, or the confusion matrix and the ROC curve
+    /// Also write an HTML page: residuals, or the confusion matrix, the ROC curve and the
+    /// calibration; importance and partial dependence of the columns
     #[arg(long, value_name = "FILE.html", help_heading = "Run")]
     pub(crate) report: Option<PathBuf>,
     #[command(flatten)]
@@ -120,9 +121,10 @@ pub(crate) fn run(args: &EvaluateArgs, run: &RunSettings) -> Result<EvaluateRepo
     let selected = open::select_for_model(&mut predictor, &args.data, &names, roles, run)?;
     output::protect_inputs(&args.report, output::table_files(selected.table()).chain([args.model.as_path()]))?;
     let top = args.top.map(|top| top as u64);
-    let (report, chart_data) = EvaluateReport::compute(&predictor, &selected, top, &run.job_run())?;
+    let is_for_page = args.report.is_some();
+    let (report, chart_data) = EvaluateReport::compute(&predictor, &selected, top, is_for_page, &run.job_run())?;
     if let Some(page) = &args.report {
-        report.page(&chart_data, &args.model).write(page)?;
+        report.page(&chart_data, &args.model, run.progress.warnings()).write(page)?;
     }
     Ok(report)
 }

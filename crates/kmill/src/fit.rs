@@ -38,7 +38,8 @@ pub(crate) struct FitArgs {
     /// Output file of the model: a name that ends with .safetensors, or one without an extension
     #[arg(short, long, value_name = "MODEL", help_heading = "Run")]
     pub(crate) output: PathBuf,
-    /// Also write an HTML page: error surface, certificate, scaling, times
+    /// Also write an HTML page: error surface, certificate, importance (with --importance),
+    /// scaling, charts of the test rows (with --test), times
     #[arg(long, value_name = "FILE.html", help_heading = "Run")]
     pub(crate) report: Option<PathBuf>,
     #[command(flatten)]

@@ -33,6 +33,7 @@ mod progress;
 mod shards;
 mod terminal;
 mod test;
+mod topics;
 mod tune;
 mod update;
 mod usage;
@@ -54,10 +55,10 @@ use std::{fmt::Display, process::ExitCode};
     max_term_width = 110,
     subcommand_required = true,
     arg_required_else_help = true,
-    after_help = "kmill help which helps to choose a solver, by a few questions. Start with kmill demo, or:\n  \
+    after_help = format!("{}\nStart with kmill demo, or:\n  \
         kmill generate friedman1 --rows 1e6 -o train.parquet\n  \
         kmill fit ridge train.parquet --target y --rank 500 -o model.safetensors\n  \
-        kmill evaluate model.safetensors train.parquet"
+        kmill evaluate model.safetensors train.parquet", topics::list())
 )]
 pub struct Cli {
     #[command(subcommand)]

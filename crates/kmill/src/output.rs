@@ -44,7 +44,7 @@ pub(crate) fn print_report<R: Serialize + Display>(value: &R, as_json: bool) -> 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileKind {
     Page,
-    /// A picture: SVG or PNG.
+    /// A picture: SVG, PDF or PNG.
     Picture,
     Json,
     Table,
@@ -57,9 +57,9 @@ impl FileKind {
     pub(crate) fn from_path(path: &Path, kinds: &[Self], why: &'static str, remedy: &str) -> Result<Self> {
         let extension = extension(path);
         let matches = |kind: &&Self| match (kind, extension.as_deref()) {
-            (Self::Page, Some("html" | "htm")) | (Self::Picture, Some("svg" | "png")) | (Self::Json, Some("json")) => {
-                true
-            }
+            (Self::Page, Some("html" | "htm"))
+            | (Self::Picture, Some("svg" | "png" | "pdf"))
+            | (Self::Json, Some("json")) => true,
             (Self::Table, _) => is_table(path),
             (Self::Model, _) => is_model(path),
             _ => false,

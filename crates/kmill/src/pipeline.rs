@@ -131,15 +131,17 @@ impl FitOptions {
         Ok(training_selection)
     }
 
-    /// Returns the scores of a fitted model on the test rows; `None` if there are none.
+    /// Returns the scores of a fitted model on the test rows; `None` if there are none. For a page,
+    /// also computes the effects of the columns.
     pub(crate) fn evaluate_test_rows(
         &self,
         model: AnyModel,
         selected: &SelectedTable,
+        is_for_page: bool,
         run: &RunSettings,
     ) -> Result<Option<TestSetReport>> {
         let Some(test_part) = &self.test_part else { return Ok(None) };
-        Ok(Some(test_part.evaluate(Predictor::new(model)?, selected.table(), &run.job_run())?))
+        Ok(Some(test_part.evaluate(Predictor::new(model)?, selected.table(), is_for_page, &run.job_run())?))
     }
 
     /// Opens the table, and returns it with the requested selection of rows and columns. A Boolean
@@ -261,7 +263,7 @@ pub(crate) fn fit_and_save(
         output::table_files(selected.table()).chain(options.fit.files()),
     )?;
     let (fitted, combination) = fit_with_combination(&options, &selected, run, path, true, args)?;
-    let test_set = options.evaluate_test_rows(fitted.model, &selected, run)?;
+    let test_set = options.evaluate_test_rows(fitted.model, &selected, page.is_some(), run)?;
     Ok(FitReport { combination, test_set, ..fit_report(fitted.report, run, selected.table(), Some(path)) })
 }
 

@@ -1,9 +1,9 @@
 //! `kmill plot`: draws a model's predictions over two of its features, with the rows of a table; or
 //! the rows alone.
 
+use crate::Error;
 use crate::args::{RunArgs, RunSettings, SelectArgs, parse};
 use crate::output::{self, FileKind};
-use crate::{Error, Result};
 use clap::Args;
 use kreport::plot::{Plot, PlotReport};
 use std::path::PathBuf;
@@ -13,9 +13,10 @@ use std::path::PathBuf;
     kmill plot model.safetensors moons.parquet -o moons.svg\n  \
     kmill plot model.safetensors all.parquet --x x3 --y x7 -o picture.html\n  \
     kmill plot kpca.safetensors all.parquet --colour city -o components.png\n  \
+    kmill plot model.safetensors moons.parquet --size 480x320 -o figure.pdf\n  \
     kmill plot predictions.parquet --x size --y price --colour prediction -o picture.svg\n\n\
     Classes are drawn as regions; numbers and components as shades with contour lines. Features that \
-    are not drawn are set to their mean over the training rows. A model with one feature is drawn as \
+    are not drawn are set to their mean over the training rows. The model is pale where no drawn row is near. A model with one feature is drawn as \
     a line. Clusters are drawn as colours of the rows. Two components, and a table without a model, \
     are drawn as scatter plots. A page (.html) can save the picture as PNG.")]
 pub(crate) struct PlotArgs {
@@ -38,22 +39,34 @@ pub(crate) struct PlotArgs {
     /// holds labels]
     #[arg(long, alias = "color", value_name = "NAME", value_parser = parse::name, help_heading = "Picture")]
     pub(crate) colour: Option<String>,
-    /// Output file of the picture: .png, .svg, or .html for a page
+    /// Width and height of the picture in pixels of 1/96 inch; a PNG has twice as many pixels
+    #[arg(long, value_name = "WIDTHxHEIGHT", value_parser = parse_size, default_value = "760x520", help_heading = "Picture")]
+    pub(crate) size: (f64, f64),
+    /// Output file of the picture: .png, .svg, .pdf, or .html for a page
     #[arg(short, long, value_name = "OUT", help_heading = "Run")]
     pub(crate) output: PathBuf,
     #[command(flatten)]
     pub(crate) run: RunArgs,
 }
 
-pub(crate) fn run(args: &PlotArgs, run: &RunSettings) -> Result<PlotReport> {
-    let PlotArgs { model, data, x, y, component, colour, output, .. } = args;
+/// Parses `800x500`.
+fn parse_size(text: &str) -> Result<(f64, f64), String> {
+    let parts = text.split_once(['x', 'X', '×']).map(|(width, height)| (width.trim().parse(), height.trim().parse()));
+    match parts {
+        Some((Ok(width), Ok(height))) => Ok((width, height)),
+        _ => Err("expected width and height, such as 800x500".to_string()),
+    }
+}
+
+pub(crate) fn run(args: &PlotArgs, run: &RunSettings) -> crate::Result<PlotReport> {
+    let PlotArgs { model, data, x, y, component, colour, size, output, .. } = args;
     output::check_writable(output)?;
     let why = "its extension is not that of a picture";
     FileKind::from_path(
         output,
         &[FileKind::Picture, FileKind::Page],
         why,
-        "choose a name that ends with .png, .svg or .html",
+        "choose a name that ends with .png, .svg, .pdf or .html",
     )?;
     if ksolve::job::is_model_file(model) && data.paths.is_empty() {
         return Err(Error::option("DATA", "", "a picture of a model also shows rows", "name a table after the model"));
@@ -69,6 +82,7 @@ pub(crate) fn run(args: &PlotArgs, run: &RunSettings) -> Result<PlotReport> {
         y: y.clone(),
         component: *component,
         colour: colour.clone(),
+        size: Some(*size),
     };
     Ok(plot.write(output, &run.job_run())?)
 }

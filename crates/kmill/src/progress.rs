@@ -1,20 +1,33 @@
 //! The progress of a run on stderr (bars on a terminal, otherwise a line from time to time), its
 //! times and its warnings.
 
+mod bars;
+mod overall;
+mod run_counter;
+
+pub(crate) use run_counter::RunCounter;
+
 use crate::{error::with_option_names, interrupt, terminal};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use bars::{progress_bar, start_ticker};
+use indicatif::{ProgressBar, ProgressDrawTarget};
 use kreport::fit::{PlanReport, Verbosity};
-use kreport::table::{format_count, format_duration, rounded_kernel};
+use kreport::table::{format_count, format_duration};
 use ksolve::job::{Forecast, StageObserver};
-use kstore::{checkpoint::Listener, display, pass::Observer};
+use kstore::{checkpoint::Listener, pass::Observer};
+use overall::{CurrentPass, FitProgress};
+use std::collections::HashMap;
 use std::io::IsTerminal;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Minimum time between two plain lines of one stage: short enough to show activity in a log, long
 /// enough to keep the log readable.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Minimum fraction of a pass that a process must have read before it estimates the remaining time.
+const MIN_PASS_FRACTION: f64 = 0.02;
 
 /// Converts --quiet and --verbose, which are mutually exclusive.
 pub(crate) fn verbosity(quiet: bool, verbose: bool) -> Verbosity {
@@ -33,12 +46,24 @@ pub(crate) struct Progress {
     shows_bars: bool,
     stage_seconds: Mutex<Vec<(String, f64)>>,
     warnings: Mutex<Vec<String>>,
+    /// Progress of the whole fit; `None` outside of a fit.
+    fit: Mutex<Option<Arc<FitProgress>>>,
+    /// Numbers of rows that whole passes processed, by the number that was announced: conditions,
+    /// test rows and missing values leave rows out, and the first pass counts them.
+    processed_rows: Mutex<HashMap<u64, u64>>,
 }
 
 impl Progress {
     pub(crate) fn new(verbosity: Verbosity) -> Self {
         let shows_bars = verbosity != Verbosity::Quiet && std::io::stderr().is_terminal();
-        Self { verbosity, shows_bars, stage_seconds: Mutex::default(), warnings: Mutex::default() }
+        Self {
+            verbosity,
+            shows_bars,
+            stage_seconds: Mutex::default(),
+            warnings: Mutex::default(),
+            fit: Mutex::default(),
+            processed_rows: Mutex::default(),
+        }
     }
 
     /// Begins a stage that processes `rows` rows, or `None` if it is not a pass over rows, such as
@@ -50,14 +75,25 @@ impl Progress {
     }
 
     fn begin_stage(&self, name: String, expected: Option<u64>, unit: &'static str, ends_on_drop: bool) -> Stage<'_> {
+        let announced_rows = expected.filter(|_| unit == ROWS_UNIT);
+        let expected = match announced_rows.and_then(|rows| self.lock_processed_rows().get(&rows).copied()) {
+            Some(processed) => Some(processed),
+            None => expected,
+        };
+        // only passes over a known number of rows are passes of the plan
+        let fit = self.fit.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let fit = fit.filter(|_| expected.is_some() && unit == ROWS_UNIT);
         let bar = self.shows_bars.then(|| match expected {
             Some(_) if unit == ROWS_UNIT => progress_bar(
                 &name,
                 expected,
-                "{prefix:<24} {bar:20} {human_pos:>11}/{human_len} rows  {rate}  {eta} left",
+                "{prefix:<24} {bar:20} {human_pos:>11}/{human_len} rows  {rate}  {eta} left  {fit}",
+                fit.clone(),
             ),
-            Some(_) => progress_bar(&name, expected, "{prefix:<24} {bar:20} {human_pos:>11}/{human_len}  {eta} left"),
-            None => progress_bar(&name, None, "{prefix:<24} {spinner} {elapsed}"),
+            Some(_) => {
+                progress_bar(&name, expected, "{prefix:<24} {bar:20} {human_pos:>11}/{human_len}  {eta} left", None)
+            }
+            None => progress_bar(&name, None, "{prefix:<24} {spinner} {elapsed}", None),
         });
         if !self.shows_bars {
             self.detail(&match expected {
@@ -76,6 +112,8 @@ impl Progress {
             restored_rows: restored,
             last_line_millis,
             expected,
+            announced_rows,
+            fit,
             ends_on_drop,
         }
     }
@@ -83,7 +121,7 @@ impl Progress {
     /// Begins work that consists of `runs` longer runs, of which `completed` were completed by an
     /// earlier process.
     pub(crate) fn begin_runs(&self, name: &str, runs: u64, completed: u64) -> RunCounter<'_> {
-        let bar = progress_bar(name, Some(runs), "{prefix} {bar:24} {pos}/{len} runs  {eta} left  {msg}");
+        let bar = progress_bar(name, Some(runs), "{prefix} {bar:24} {pos}/{len} runs  {eta} left  {msg}", None);
         bar.set_position(completed);
         bar.reset_eta();
         match self.shows_bars {
@@ -135,6 +173,10 @@ impl Progress {
         self.warnings.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    fn lock_processed_rows(&self) -> MutexGuard<'_, HashMap<u64, u64>> {
+        self.processed_rows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn record(&self, name: &str, elapsed: Duration) {
         let mut seconds = self.stage_seconds.lock().unwrap_or_else(PoisonError::into_inner);
         match seconds.iter_mut().find(|(recorded, _)| recorded == name) {
@@ -157,9 +199,13 @@ impl StageObserver for Progress {
         Self::warn(self, with_option_names(&text));
     }
     fn wants_forecast(&self) -> bool {
-        self.verbosity == Verbosity::Verbose
+        self.verbosity != Verbosity::Quiet
     }
     fn report_forecast(&self, forecast: &Forecast) {
+        *self.fit.lock().unwrap_or_else(PoisonError::into_inner) = FitProgress::new(forecast).map(Arc::new);
+        if self.verbosity != Verbosity::Verbose {
+            return;
+        }
         PlanReport { forecast: forecast.clone(), lists_all_parts: true, fitting_rank: None }
             .to_string()
             .lines()
@@ -193,6 +239,9 @@ pub(crate) struct Stage<'a> {
     /// Time of the last plain line, in milliseconds after the start.
     last_line_millis: AtomicU64,
     expected: Option<u64>,
+    /// Number of rows that the library announced; an upper bound.
+    announced_rows: Option<u64>,
+    fit: Option<Arc<FitProgress>>,
     /// True if the stage ends when it is dropped.
     ends_on_drop: bool,
 }
@@ -207,6 +256,7 @@ impl Stage<'_> {
     fn end(&self) {
         let elapsed = self.started.elapsed();
         self.progress.record(&self.name, elapsed);
+        self.end_pass(elapsed);
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
@@ -221,6 +271,29 @@ impl Stage<'_> {
         });
     }
 
+    /// Counts the stage as a pass of the fit, and remembers its number of rows.
+    fn end_pass(&self, elapsed: Duration) {
+        let [rows, restored] = [&self.rows, &self.restored_rows].map(|count| count.load(Ordering::Relaxed));
+        if let Some(announced) = self.announced_rows.filter(|_| rows > 0) {
+            let mut processed_rows = self.progress.lock_processed_rows();
+            let processed = processed_rows.entry(announced).or_insert(rows);
+            *processed = rows.max(*processed);
+        }
+        if let Some(fit) = &self.fit {
+            fit.end_pass((rows - restored.min(rows)) as f64 / rows.max(1) as f64, elapsed);
+        }
+    }
+
+    /// Returns the remaining time of the pass at the speed so far; `None` at its beginning.
+    fn current_pass(&self, rows: u64) -> Option<CurrentPass> {
+        let (expected, read) = (self.expected?, rows - self.restored_rows.load(Ordering::Relaxed).min(rows));
+        let is_speed_known = read as f64 >= MIN_PASS_FRACTION * expected as f64 && read > 0;
+        let time = self.started.elapsed().div_f64(read.max(1) as f64);
+        let of_rows = |rows: u64| time.mul_f64(rows as f64);
+        is_speed_known
+            .then(|| CurrentPass { time_left: of_rows(expected.saturating_sub(rows)), time: of_rows(expected) })
+    }
+
     /// Prints a line during a long stage, unless the last line is recent.
     fn print_progress(&self, rows: u64) {
         let elapsed = self.started.elapsed();
@@ -230,7 +303,10 @@ impl Stage<'_> {
             && self.last_line_millis.compare_exchange(previous, now, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if is_due {
             let restored = self.restored_rows.load(Ordering::Relaxed);
-            terminal::print_line(&plain_line(&self.name, rows, self.unit, restored, self.expected, elapsed));
+            let line = plain_line(&self.name, rows, self.unit, restored, self.expected, elapsed);
+            let fit =
+                self.fit.as_ref().map(|fit| fit.describe(self.current_pass(rows))).filter(|text| !text.is_empty());
+            terminal::print_line(&format!("{line}{}", fit.map_or(String::new(), |text| format!("; {text}"))));
         }
     }
 }
@@ -270,82 +346,6 @@ impl Drop for Stage<'_> {
             bar.finish_and_clear();
         }
     }
-}
-
-/// Work that consists of several runs. Shows the number of completed runs and the estimated
-/// remaining time.
-#[derive(Debug)]
-pub(crate) struct RunCounter<'a> {
-    progress: &'a Progress,
-    name: String,
-    bar: ProgressBar,
-    started: Instant,
-}
-
-impl RunCounter<'_> {
-    pub(crate) fn begin(&self, what: &str) {
-        self.bar.set_message(display::escape_line(what).into_owned());
-    }
-
-    /// Shows that the run `what` has ended, its time, and the remaining time at the average rate.
-    pub(crate) fn end(&self, what: &str, elapsed: Duration) {
-        self.bar.inc(1);
-        if !self.progress.shows_bars {
-            let (name, done, runs) = (&self.name, self.bar.position(), self.bar.length().unwrap_or_default());
-            let time_left =
-                if done < runs { format!(", {} left", format_duration(self.bar.eta())) } else { String::new() };
-            let (what, took) = (rounded_kernel(what), format_duration(elapsed));
-            self.progress.note(&format!("{name}: {done} of {runs} runs{time_left} ({what}: {took})"));
-        }
-    }
-
-    /// Ends the work and records its time for the report.
-    pub(crate) fn finish(self) {
-        let (elapsed, runs) = (self.started.elapsed(), self.bar.length().unwrap_or_default());
-        self.progress.record(&self.name, elapsed);
-        self.bar.finish_and_clear();
-        self.progress.note(&format!("{}: {runs} runs in {}", self.name, format_duration(elapsed)));
-    }
-}
-
-impl Drop for RunCounter<'_> {
-    fn drop(&mut self) {
-        self.bar.finish_and_clear();
-    }
-}
-
-/// Time between two updates of a bar without row counts.
-const TICK_INTERVAL: Duration = Duration::from_millis(200);
-
-/// Returns a bar on stderr, or a spinner if the length is unknown.
-fn progress_bar(name: &str, length: Option<u64>, template: &str) -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(length, ProgressDrawTarget::stderr());
-    // an invalid template would be a bug of this file; the default bar still works
-    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-    // the rate as an integer: the default has four decimal digits
-    bar.set_style(style.with_key("rate", |state: &ProgressState, out: &mut dyn std::fmt::Write| {
-        // ignore an error: it means that the terminal is gone, and the bar with it
-        let _ = write!(out, "{}/s", format_count(state.per_sec() as u64));
-    }));
-    bar.set_prefix(display::escape_line(name).into_owned());
-    if length.is_none() {
-        start_ticker(&bar);
-    }
-    bar
-}
-
-/// Updates the bar while it exists, on a thread. Unlike the ticker of the crate indicatif, it does
-/// not panic if the system cannot start a thread; the bar is then updated only when rows are
-/// counted.
-fn start_ticker(bar: &ProgressBar) {
-    let bar = bar.downgrade();
-    let _ = std::thread::Builder::new().spawn(move || {
-        while let Some(bar) = bar.upgrade().filter(|bar| !bar.is_finished()) {
-            bar.tick();
-            drop(bar);
-            std::thread::sleep(TICK_INTERVAL);
-        }
-    });
 }
 
 /// Unit of most stages, appended to a number.

@@ -1,7 +1,7 @@
 //! Replies to requests for help, and to invalid command lines.
 
 use crate::args::{self, foreign_names};
-use crate::{Cli, output, terminal, which};
+use crate::{Cli, output, terminal, topics, which};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgMatches, Args, Command, CommandFactory};
 use kstore::{display, sink::STDOUT};
@@ -46,10 +46,15 @@ pub(crate) fn check_stdout(matches: ArgMatches) -> Result<ArgMatches, clap::Erro
 
 /// Prints the reply to a command line that clap did not parse, and returns the exit code. A usage
 /// error goes to standard error, with exit code 2; help goes to standard output. `kmill help which`
-/// starts the questions that lead to a solver.
+/// starts the questions that lead to a solver, and `kmill help memory` prints a topic.
 pub(crate) fn reply(clap_error: &clap::Error, words: &[OsString]) -> ExitCode {
-    let is_which = words.len() == 3 && words[1] == "help" && words[2] == "which";
-    if clap_error.use_stderr() && !is_which {
+    let help_word = match words {
+        [_, help, word] if help == "help" => word.to_str(),
+        _ => None,
+    };
+    let topic = help_word.and_then(topics::by_name);
+    let is_which = help_word == Some("which");
+    if clap_error.use_stderr() && !is_which && topic.is_none() {
         let mut command = args::command(words);
         // `argument_help` finds the argument by its text in the help, such as `--rank <M>`; only a
         // built command has this text
@@ -58,7 +63,11 @@ pub(crate) fn reply(clap_error: &clap::Error, words: &[OsString]) -> ExitCode {
         let _ = write!(std::io::stderr(), "{}", terminal::colourise(&text, &std::io::stderr()));
         return ExitCode::from(2);
     }
-    let outcome = if is_which { which::ask() } else { clap_error.print() };
+    let outcome = match topic {
+        Some(topic) => topic.print(),
+        None if is_which => which::ask(),
+        None => clap_error.print(),
+    };
     match outcome.and_then(|()| std::io::stdout().flush()).map_err(output::stdout_error) {
         Ok(()) | Err(crate::Error::BrokenPipe) => ExitCode::SUCCESS,
         Err(error) => {
@@ -72,6 +81,12 @@ pub(crate) fn reply(clap_error: &clap::Error, words: &[OsString]) -> ExitCode {
 /// is expected.
 fn usage_message(error: &clap::Error, command: &Command, words: &[OsString]) -> String {
     let mut text = error.render().to_string();
+    if let ([_, help, word], ErrorKind::InvalidSubcommand) = (words, error.kind())
+        && help == "help"
+    {
+        let names = command.get_subcommands().map(Command::get_name);
+        return format!("error: {}\n", topics::suggest(&word.to_string_lossy(), names));
+    }
     let subcommand = words.get(1).and_then(|word| word.to_str()).filter(|word| !word.starts_with('-'));
     if let Some(answer) = foreign_names::reply_to(error, command, subcommand) {
         return format!("error: {answer}\n\nFor more information, try '--help'.\n");

@@ -118,15 +118,19 @@ fn counts_chart(counts: &ClusterCounts) -> Option<Chart> {
     let lines = [("silhouette", silhouettes.collect()), ("stability", counts.stability.clone())];
     let values = lines.iter().flat_map(|(_, values): &(&str, Vec<Option<f64>>)| values).copied().flatten();
     let x = Axis::new("clusters", Scale::Linear, counts.clusters.iter().map(|count| *count as f64))?;
-    let y = Axis::new("", Scale::Linear, values.chain([0.0, 1.0]))?;
+    let y = Axis::new("silhouette, stability", Scale::Linear, values.chain([0.0, 1.0]))?;
     let series = lines.iter().enumerate().map(|(palette_index, (name, values))| {
         let marks = counts.clusters.iter().zip(values).filter_map(|(count, value)| {
             let tooltip = format!("{count} clusters: {name} {:.3}", (*value)?);
             Some(DataPoint::new((*count as f64, (*value)?), tooltip))
         });
-        Series { name: name.to_string(), palette_index, marks: marks.collect() }
+        Series { name: name.to_string(), palette_index, marks: marks.collect(), ..Series::default() }
     });
-    Some(Chart { series: series.collect(), ..Chart::new("clusters", "Silhouette and stability", x, y) })
+    Some(Chart {
+        series: series.collect(),
+        has_legend: true,
+        ..Chart::new("clusters", "Silhouette and stability", x, y)
+    })
 }
 
 #[cfg(test)]

@@ -161,7 +161,9 @@ impl TestReport {
             sections.push(Section::new("Columns", page::charts(&charts) + &table + &page::note(note)));
         }
         if !self.groups.is_empty() {
-            let note = "Each group is compared with the training rows. Holm's method corrects the p-values for the number of groups. The                 witness function is positive for rows that are more typical of the training rows, negative for rows that are more typical                 of the new rows.";
+            let note = "Each group is compared with the training rows. Holm's method corrects the p-values for the number of groups. The \
+                witness function is positive for rows that are more typical of the training rows, negative for rows that are more typical of \
+                the new rows.";
             let rows: Vec<Vec<String>> = self.groups.iter().map(|group| group_cells(group).to_vec()).collect();
             let charts: Vec<Chart> = group_charts(&self.groups).collect();
             let table = page::html_table(&GROUP_HEADINGS, &rows);
@@ -169,11 +171,11 @@ impl TestReport {
         }
         let mut run_facts = vec![("precision", self.precision.to_string())];
         run_facts.extend(self.resources.facts(Some(*passes), Some(*planned_bytes)));
-        run_facts.extend(self.resources.warnings.iter().map(|warning| ("warning", warning.clone())));
         sections.push(page::run_section(true, run_facts, &self.resources.seconds));
         Page {
             title: format!("{} test", self.statistic),
             subtitle: self.subtitle(),
+            warnings: self.resources.warnings.clone(),
             sections,
             data: serde_json::to_value(self).unwrap_or_default(),
             ..Page::default()
@@ -210,11 +212,11 @@ fn group_cells(group: &GroupDifference) -> [String; 6] {
 /// Returns charts of the statistic and of the witness function in the order of the groups.
 fn group_charts(groups: &[GroupDifference]) -> impl Iterator<Item = Chart> {
     let chart = |id: &str, title: &str, value: fn(&GroupDifference) -> f64| {
-        let x = Axis::new("group, in the order of the labels", Scale::Linear, (0..groups.len()).map(|i| i as f64))?;
+        let x = Axis::of_names("group", &groups.iter().map(|group| group.group.clone()).collect::<Vec<_>>());
         let y = Axis::new(title, Scale::Linear, groups.iter().map(value).chain([0.0]))?;
         let marks = groups.iter().enumerate();
         let marks = marks.map(|(i, group)| DataPoint::new((i as f64, value(group)), group.group.clone())).collect();
-        let series = vec![Series { name: title.to_string(), palette_index: 0, marks }];
+        let series = vec![Series { name: title.to_string(), marks, ..Series::default() }];
         Some(Chart { series, ..Chart::new(id, title, x, y) })
     };
     let mmd = chart("groups", "mmd from the training rows", |group| group.biased);
@@ -256,17 +258,19 @@ fn histogram_chart(
         [] => histogram.levels[i].clone(),
         _ => format!("{} to {}", number(histogram.edges[i], 4), number(histogram.edges[i + 1], 4)),
     };
-    let x_name = if histogram.edges.is_empty() { "level, the most frequent first" } else { &column.column };
-    let x = Axis::new(x_name, Scale::Linear, (0..bins).map(centre))?;
+    let x = match histogram.edges[..] {
+        [] => Axis::of_names("level, the most frequent first", &histogram.levels),
+        _ => Axis::new(&column.column, Scale::Linear, (0..bins).map(centre))?,
+    };
     let all_fractions = histogram.fractions.iter().flatten().copied();
     let y = Axis::new("fraction of the rows", Scale::Linear, all_fractions.chain([0.0]))?;
     let series = histogram.fractions.iter().enumerate().map(|(side, fractions)| {
         let marks = fractions.iter().enumerate();
         let marks = marks.map(|(i, fraction)| DataPoint::new((centre(i), *fraction), bin_name(i)));
         let name = sample_names.get(side).cloned().unwrap_or_else(|| format!("sample {}", side + 1));
-        Series { name, palette_index: side, marks: marks.collect() }
+        Series { name, palette_index: side, marks: marks.collect(), ..Series::default() }
     });
-    Some(Chart { series: series.collect(), ..Chart::new(id, column.column.clone(), x, y) })
+    Some(Chart { series: series.collect(), has_legend: true, ..Chart::new(id, column.column.clone(), x, y) })
 }
 
 /// Returns the columns that differ most, as a text.

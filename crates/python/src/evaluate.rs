@@ -66,7 +66,7 @@ impl<'a> EvaluationJson<'a> {
 /// contents of their page.
 pub(crate) fn describe_test_set(test_set: &TestSetReport, solver: &str) -> PyResult<serde_json::Value> {
     let TestSetReport { spec, description, seed, rows, training_rows, scores, chart_data } = test_set;
-    let page = PageContents::from(scores.page(chart_data, Path::new(solver)));
+    let page = PageContents::from(scores.page(chart_data, Path::new(solver), Vec::new()));
     let evaluation = EvaluationJson::new(scores, test_set.to_string(), chart_data);
     Ok(serde_json::json!({
         "test_rows": {
@@ -98,10 +98,10 @@ pub(crate) fn evaluate(
         let predictor = request.configure(predictor)?;
         let (table, _) = predictor.with_lags(table, false, &run)?;
         let selected = predictor.select(&table, request.selection(&predictor)?)?;
-        let (report, chart_data) = EvaluateReport::compute(&predictor, &selected, request.top, &run)?;
+        let (report, chart_data) = EvaluateReport::compute(&predictor, &selected, request.top, true, &run)?;
         Ok((report, chart_data, progress.warnings()))
     })?;
-    let page = PageContents::from(report.page(&chart_data, Path::new(&request.name)));
+    let page = PageContents::from(report.page(&chart_data, Path::new(&request.name), warnings.clone()));
     let evaluation = EvaluationJson::new(&report, report.to_string(), &chart_data);
     Ok((evaluation.to_json()?, page.to_json()?, warnings))
 }

@@ -15,6 +15,8 @@ use std::path::PathBuf;
 pub(crate) struct PageContents {
     title: String,
     subtitle: String,
+    #[serde(default)]
+    warnings: Vec<String>,
     sections: Vec<(String, String)>,
     /// Rules of style in addition to the rules of all pages.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -24,7 +26,7 @@ pub(crate) struct PageContents {
 impl From<Page> for PageContents {
     fn from(page: Page) -> Self {
         let sections = page.sections.into_iter().map(|section| (section.title, section.body)).collect();
-        Self { title: page.title, subtitle: page.subtitle, sections, style: page.style }
+        Self { title: page.title, subtitle: page.subtitle, warnings: page.warnings, sections, style: page.style }
     }
 }
 
@@ -60,6 +62,7 @@ impl PageContents {
         Self {
             title: format!("{} model", metadata.solver),
             subtitle,
+            warnings: Vec::new(),
             sections: vec![("Model".to_string(), fact_list(entries))],
             style: String::new(),
         }
@@ -91,7 +94,7 @@ pub(crate) fn plot(
 /// Returns the complete page of contents given as JSON.
 #[pyfunction]
 pub(crate) fn page(contents: &str) -> PyResult<String> {
-    let PageContents { title, subtitle, sections, style } = crate::run::parse_json(contents)?;
-    let sections = sections.into_iter().map(|(title, body)| Section { title, body }).collect();
-    Ok(Page { title, subtitle, sections, style, ..Page::default() }.to_string())
+    let PageContents { title, subtitle, warnings, sections, style } = crate::run::parse_json(contents)?;
+    let sections = sections.into_iter().map(|(title, body)| Section { title, body, ..Section::default() }).collect();
+    Ok(Page { title, subtitle, warnings, sections, style, ..Page::default() }.to_string())
 }

@@ -99,7 +99,7 @@ pub(super) struct Request {
 }
 
 pub(super) fn output_extensions() -> String {
-    format!(".html, .svg, .png, .json, {}", output::extensions(OutputKind::Text))
+    format!(".html, .svg, .pdf, .png, .json, {}", output::extensions(OutputKind::Text))
 }
 
 impl Request {

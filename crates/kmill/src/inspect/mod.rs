@@ -7,7 +7,7 @@ use self::model::ModelReport;
 use crate::args::{RunArgs, RunSettings, TextArgs, parse};
 use crate::{Result, columns::is_next_name, error::with_option_names, output};
 use clap::Args;
-use kreport::inspect::{Finding, draw_sample, findings};
+use kreport::inspect::{Finding, TablePage, TableSample, draw_sample, findings};
 use kreport::table::{Align, AlignedTable, MISSING_VALUE, format_count, optional_number};
 use kstore::budget::format_bytes;
 use kstore::pass::lanes::{self, LaneMemory};
@@ -23,6 +23,7 @@ use std::{collections::HashMap, fmt};
 #[command(after_help = "Examples:\n  \
     kmill inspect train.parquet --stats\n  \
     kmill inspect train.parquet --target y\n  \
+    kmill inspect train.parquet --target y --report page.html\n  \
     kmill inspect model.safetensors --json")]
 pub(crate) struct InspectArgs {
     /// Files, folders or globs of one table, or one model
@@ -36,6 +37,10 @@ pub(crate) struct InspectArgs {
     /// neighbouring rows are alike
     #[arg(long, value_name = "COLUMN", value_parser = parse::name)]
     pub(crate) target: Option<String>,
+    /// Also write an HTML page of a table: what stands out, classes, missing values, a histogram of
+    /// each column
+    #[arg(long, value_name = "FILE.html")]
+    pub(crate) report: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) text: TextArgs,
     #[command(flatten)]
@@ -149,7 +154,7 @@ impl fmt::Display for TableReport {
             write!(f, "{}", self.type_table())?;
             return self.write_findings(f);
         }
-        let headings = ["column", "type", "min", "mean", "sd", "max", "missing"];
+        let headings = HEADINGS;
         let alignment = |i: usize| if i < 2 { Align::Left } else { Align::Right };
         let mut table = AlignedTable::new(headings.iter().enumerate().map(|(i, head)| (*head, alignment(i))));
         for column in &self.columns {
@@ -164,7 +169,39 @@ impl fmt::Display for TableReport {
     }
 }
 
+/// Headings of the table of columns.
+const HEADINGS: [&str; 7] = ["column", "type", "min", "mean", "sd", "max", "missing"];
+
 impl TableReport {
+    /// Returns the page of the table.
+    fn table_page<'a>(
+        &'a self,
+        sample: &'a TableSample,
+        target: Option<&'a str>,
+        warnings: Vec<String>,
+    ) -> TablePage<'a> {
+        let row = |column: &ColumnReport| {
+            [column.name.clone(), column.type_label()].into_iter().chain(column.statistic_cells()).collect()
+        };
+        let files: Vec<String> = self.files.iter().map(|file| display::escape_path(file).to_string()).collect();
+        let bytes = format_bytes(usize::try_from(self.bytes).unwrap_or(usize::MAX));
+        TablePage {
+            files: files.join(", "),
+            facts: vec![
+                ("format", self.format.to_string()),
+                ("rows", format_count(self.rows)),
+                ("columns", format_count(self.columns.len() as u64)),
+                ("size", bytes),
+            ],
+            columns: (HEADINGS.to_vec(), self.columns.iter().map(row).collect()),
+            findings: &self.findings,
+            sample,
+            target,
+            warnings,
+            data: serde_json::to_value(self).unwrap_or_default(),
+        }
+    }
+
     fn write_findings(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.findings.is_empty() {
             return Ok(());
@@ -204,7 +241,7 @@ pub(crate) fn inspect_table<P: AsRef<Path>>(
     computes_statistics: bool,
     target: Option<&str>,
     run: &RunSettings,
-) -> Result<TableReport> {
+) -> Result<(TableReport, TableSample)> {
     let table = Table::open_with(paths, text)?;
     if let Some(name) = target {
         // rejects a name that the table does not have
@@ -224,7 +261,7 @@ pub(crate) fn inspect_table<P: AsRef<Path>>(
     let searched_count = columns.iter().filter(|column| is_searched(&column.kind)).count() as u64;
     let summaries = if needs_pass(searched_count) { search_values(&table, run)? } else { HashMap::new() };
     let mut moments = statistics.iter().flat_map(|statistics| &statistics.inputs).peekable();
-    let report = columns.iter().map(|column| {
+    let column_reports = columns.iter().map(|column| {
         let summary = summaries.get(&column.name);
         let moments = moments.by_ref().next_if(|_| column.kind.is_direct_feature());
         let missing = statistics.as_ref().zip(moments).map(|(statistics, moments)| statistics.rows - moments.count);
@@ -246,15 +283,16 @@ pub(crate) fn inspect_table<P: AsRef<Path>>(
         }
     });
     let sample = draw_sample(&table, run.memory / MAX_SAMPLE_FRACTION)?;
-    Ok(TableReport {
+    let report = TableReport {
         format: table.format(),
         files: table.files().map(PathBuf::from).collect(),
         bytes: table.file_bytes(),
         rows: table.stored_rows(),
-        columns: report.collect(),
+        columns: column_reports.collect(),
         sampled_rows: sample.row_numbers.len(),
         findings: findings(&sample, target),
-    })
+    };
+    Ok((report, sample))
 }
 
 /// Returns a hint if the integers of a column look like times since 1970: if all of them are
@@ -313,6 +351,11 @@ pub(crate) fn main(args: &InspectArgs) -> Result<()> {
     if let [path] = &args.paths[..]
         && ksolve::job::is_model_file(path)
     {
+        if let Some(page) = &args.report {
+            let why = "a model has no page of its own";
+            let remedy = "omit it; fit and evaluate write a page with --report";
+            return Err(crate::Error::option("--report", page.display(), why, remedy));
+        }
         let bytes = std::fs::metadata(path).map_err(kstore::Error::io("read", path))?.len();
         // three copies: the file, the model, and the basis functions built from it
         let model_bytes = 3 * usize::try_from(bytes).unwrap_or(usize::MAX / 3);
@@ -326,10 +369,18 @@ pub(crate) fn main(args: &InspectArgs) -> Result<()> {
         let report = ModelReport { model, bytes, metadata, metric, components, nodes, leaves, lambda_convention };
         return output::print_report(&report, run.json);
     }
-    output::print_report(
-        &inspect_table(&args.paths, &args.text.text_options(), args.stats, args.target.as_deref(), &run)?,
-        run.json,
-    )
+    let target = args.target.as_deref();
+    // the page shows the statistics of every column
+    let computes_statistics = args.stats || args.report.is_some();
+    if let Some(page) = &args.report {
+        output::check_page(page)?;
+    }
+    let (report, sample) = inspect_table(&args.paths, &args.text.text_options(), computes_statistics, target, &run)?;
+    if let Some(page) = &args.report {
+        output::protect_inputs([page], report.files.iter().map(PathBuf::as_path))?;
+        report.table_page(&sample, target, run.progress.warnings()).page().write(page)?;
+    }
+    output::print_report(&report, run.json)
 }
 
 #[cfg(test)]

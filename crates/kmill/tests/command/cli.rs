@@ -106,6 +106,32 @@ fn help_lists_every_verb_and_exits_0() {
 }
 
 #[test]
+fn topics_have_a_text_and_misspelt_ones_a_suggestion() {
+    let folder = tempfile::tempdir().unwrap();
+    let help = stdout(&ok(folder.path(), "help"));
+    for topic in [
+        "memory",
+        "kernels",
+        "missing",
+        "classes",
+        "folds",
+        "test-rows",
+        "formats",
+        "scaling",
+        "reproducibility",
+        "errors",
+    ] {
+        let text = stdout(&ok(folder.path(), &format!("help {topic}")));
+        assert!(text.starts_with(topic) && text.contains("More in the guide: docs/"), "{text}");
+        assert!(help.contains(&format!("\n  {topic} ")), "{topic} is missing in {help}");
+    }
+    for (line, near) in [("help memmory", "kmill help memory"), ("help evalute", "kmill help evaluate")] {
+        fails(folder.path(), line, 2);
+        assert!(stderr(&kmill(folder.path(), &words(line))).contains(near), "{line}");
+    }
+}
+
+#[test]
 fn typos_are_answered_with_the_nearest_and_exit_2() {
     let folder = tempfile::tempdir().unwrap();
     for (line, near) in [

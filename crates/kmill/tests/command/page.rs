@@ -104,9 +104,23 @@ fn the_pages_of_fits_and_evaluations_show_what_they_have() {
     ok(at, "fit ridge t.parquet --target y --ranks 20..80 --lambda 1e-6,1e-4 -o r --report fit.html -q --json");
     ok(at, "fit ridge c.parquet --target y --task classification --rank 60 -o k --report classes.html -q --json");
     let scores = ok(at, "evaluate r t.parquet --report numbers.html -q --json");
+    ok(at, "fit ridge t.parquet --target y --rank 40 --lambda 1e-4 --importance --test 20% -o i --report test.html -q");
+    ok(at, "inspect t.parquet --target y --report table.html -q --json");
     ok(at, "evaluate k c.parquet --report labels.html -q --json");
     let page = |name: &str| std::fs::read_to_string(at.join(name)).unwrap();
     assert_eq!(super::curve::embedded(&page("numbers.html")), scores, "the page holds the scores");
+    let has = |name: &str, parts: &[&str]| {
+        let html = page(name);
+        parts.iter().for_each(|part| assert!(html.contains(part), "{name}: no {part}"));
+    };
+    has("numbers.html", &["Importance of columns", "id=\"effect-5\"", "class=\"band c0\""]);
+    has("test.html", &["<h2>Importance</h2>", "Test rows: residuals", "Test rows: partial dependence"]);
+    has("table.html", &["<h2>What stands out</h2>", "id=\"column-10\"", "<th scope=\"row\">x9</th>"]);
+    has("labels.html", &["id=\"roc\"", "id=\"precision\"", "id=\"gains\"", "id=\"lift\"", "model, area 0."]);
+    let (code, _, text) = super::run::kmill(at, "inspect r --report model.html");
+    assert!(code == 1 && text.contains("a model has no page of its own"), "{text}");
+    let (code, _, text) = super::run::kmill(at, "inspect t.parquet --report page.pdf");
+    assert!(code == 1 && text.contains(".html"), "{text}");
     for wrong in ["--report a.pdf", "--report no/a.html"] {
         let (code, _, text) = super::run::kmill(at, &format!("evaluate r t.parquet {wrong}"));
         assert!(code == 1 && (text.contains(".html") || text.contains("no folder")), "{wrong}: {text}");
@@ -122,7 +136,8 @@ fn the_pages_of_fits_and_evaluations_show_what_they_have() {
         ),
         ("classes.html", &[][..], 0, 13 + 5, &[("surface", "lambda")][..]),
         ("numbers.html", &["truth", "residuals", "histogram"][..], 2, 0, &[][..]),
-        ("labels.html", &["roc"][..], 0, 4, &[("confusion-matrix", "predicted")][..]),
+        ("labels.html", &["roc", "gains"][..], 0, 4, &[("confusion-matrix", "predicted")][..]),
+        ("table.html", &["column-0"][..], 0, 0, &[][..]),
     ] {
         for width in [1280, 390] {
             let (seen, console) = look(&browser, at, &page(name), width, false);
@@ -131,7 +146,7 @@ fn the_pages_of_fits_and_evaluations_show_what_they_have() {
             assert!(charts.iter().all(|id| seen["series"].get(id).is_some()), "{name}: {seen}");
             if clouds > 0 {
                 let said = seen["point"].as_str().unwrap();
-                assert!(said.contains("prediction") && said.contains("truth"), "{name}: {seen}");
+                assert!(said.contains("predicted") && said.contains("actual"), "{name}: {seen}");
             }
             assert_eq!((&seen["clouds"], &seen["heat"]), (&clouds.into(), &heat.into()), "{name}: {seen}");
             let saved = seen["saved"].as_object().unwrap();

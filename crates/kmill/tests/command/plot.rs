@@ -37,6 +37,35 @@ fn a_picture_has_regions_a_border_and_the_rows() {
 }
 
 #[test]
+fn a_picture_has_the_requested_size_in_every_format() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate moons --rows 200 -o t.parquet -q");
+    ok(at, "fit ridge t.parquet --target y --task classification --rank 40 --lambda 1e-4 -o m -q");
+    for extension in ["svg", "pdf", "png"] {
+        ok(at, &format!("plot m t.parquet --size 480x320 -o a.{extension} -q --json"));
+    }
+    let svg = std::fs::read_to_string(at.join("a.svg")).unwrap();
+    // the corners of the picture are far from every row
+    assert!(svg.contains("viewBox=\"0 0 480 320\"") && svg.contains("class=\"veil\""), "{svg}");
+    let pdf = std::fs::read(at.join("a.pdf")).unwrap();
+    let text = String::from_utf8_lossy(&pdf);
+    assert!(
+        text.starts_with("%PDF-1.7") && text.contains("/MediaBox [0 0 360.00 240.00]") && text.ends_with("%%EOF\n")
+    );
+    let png = std::fs::read(at.join("a.png")).unwrap();
+    let side = |offset: usize| u32::from_be_bytes(png[offset..offset + 4].try_into().unwrap());
+    assert_eq!((side(16), side(20)), (960, 640));
+    for (size, code, text) in [("10x10", 1, "from 240 to 5000"), ("800", 2, "such as 800x500"), ("axb", 2, "800x500")] {
+        let (got, _, stderr) = kmill(at, &format!("plot m t.parquet --size {size} -o b.pdf"));
+        assert!(got == code && stderr.contains(text), "{size}: {stderr}");
+    }
+    assert!(!at.join("b.pdf").exists());
+    ok(at, "curve t.parquet --features x* --ranks 5,10 --methods uniform,rpcholesky --repeats 1 -o c.pdf -q --json");
+    assert!(std::fs::read(at.join("c.pdf")).unwrap().starts_with(b"%PDF-1.7"));
+}
+
+#[test]
 fn numbers_and_components_are_shades_with_lines() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();

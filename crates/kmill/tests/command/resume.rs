@@ -42,7 +42,12 @@ fn table(at: &Path) {
 
 /// Starts a fit and waits until its checkpoint has this many passes; false if it ended before.
 fn started(at: &Path, output: &str, entries: usize) -> (Child, bool) {
-    let mut child = command(at, &format!("{LINE} -o {output} --threads 2"));
+    started_with(at, "", output, entries)
+}
+
+/// Starts a fit with further options, as [`started`] does.
+fn started_with(at: &Path, options: &str, output: &str, entries: usize) -> (Child, bool) {
+    let mut child = command(at, &format!("{LINE} {options} -o {output} --threads 2"));
     let mut child = child.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let (checkpoint, last) = (at.join(format!("{output}.checkpoint")), format!("-{entries:04}.safetensors"));
     let begun = Instant::now();
@@ -82,6 +87,22 @@ fn killed_fits_go_on_with_the_same_bytes() {
         resumed += 1;
     }
     assert!(resumed > 0, "every fit ended before it could be killed");
+}
+
+#[test]
+fn a_killed_fit_with_test_rows_has_the_same_bytes_and_scores() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    table(at);
+    let (whole, _) = ok(at, &format!("{LINE} --test 20% -o whole -q"));
+    let (mut child, running) = started_with(at, "--test 20%", "m", 5);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let (report, text) = ok(at, &format!("{LINE} --test 20% -o m --threads 3"));
+    assert!(!running || text.contains("rows are in the checkpoint"), "{text}");
+    assert!(std::fs::read(at.join("m")).unwrap() == std::fs::read(at.join("whole")).unwrap());
+    assert_eq!(report["test_set"], whole["test_set"]);
+    assert_eq!(report["test_set"]["rows"], 50_000);
 }
 
 #[test]

@@ -65,6 +65,10 @@ pub struct ChartData {
     pub roc: Option<Vec<(f64, f64)>>,
     /// Recall and precision at descending thresholds, for two classes and for novelty detection.
     pub precision: Option<Vec<(f64, f64)>>,
+    /// Fraction of the rows, and of the positives among them, at descending thresholds, for two
+    /// classes and for novelty detection.
+    #[doc(hidden)]
+    pub gains: Option<Vec<(f64, f64)>>,
     /// Scores at some thresholds between two classes: the decision threshold, some probabilities,
     /// and, if costs were specified, the cheapest threshold.
     pub thresholds: Vec<ThresholdScores>,
@@ -72,6 +76,10 @@ pub struct ChartData {
     /// probabilities. For two classes these are probabilities of the positive class, for more
     /// classes of the predicted class.
     pub calibration: Option<Vec<CalibrationBin>>,
+    /// Importance and partial dependence of the columns; `None` unless
+    /// [`Predictor::column_effects`] computed them.
+    #[doc(hidden)]
+    pub effects: Option<super::ColumnEffects>,
 }
 
 /// Maximum number of points in a residual plot; more points would overlap.
@@ -161,7 +169,7 @@ impl Predictor {
         scores.top = top.map_or(scores.outliers, |top| top as f64);
         scores.precision_at = ranking.precision_at(scores.top);
         let (roc, precision) = (ranking.roc_curve(MAX_CURVE_POINTS), ranking.precision_curve(MAX_CURVE_POINTS));
-        Ok((scores, ChartData { roc, precision, ..ChartData::default() }))
+        Ok((scores, ChartData { roc, precision, gains: ranking.gains_curve(MAX_CURVE_POINTS), ..ChartData::default() }))
     }
 
     /// Compares the order in which a model with one output ranks the rows of every group of
@@ -331,7 +339,9 @@ impl Predictor {
             thresholds: ranking.as_ref().map_or(Vec::new(), threshold_scores),
             roc: ranking.as_ref().and_then(|ranking| ranking.roc_curve(MAX_CURVE_POINTS)),
             precision: ranking.as_ref().and_then(|ranking| ranking.precision_curve(MAX_CURVE_POINTS)),
+            gains: ranking.as_ref().and_then(|ranking| ranking.gains_curve(MAX_CURVE_POINTS)),
             calibration: classification_sums.calibration(),
+            effects: None,
         };
         let mut scores = classification_sums.scores(ranking.as_ref(), self.rule.costs, self.rule.top);
         scores.sets = set_sums.scores();

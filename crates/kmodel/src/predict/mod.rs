@@ -13,6 +13,7 @@
 //! | a table with true values, to learn online | [`Predictor::learn`] |
 
 mod anomalous_rows;
+mod column_effects;
 mod decision;
 mod evaluate;
 mod explanation;
@@ -37,6 +38,8 @@ pub use crate::score::{
     PredictionSetScores, RegressionErrors, TopScores,
 };
 pub use anomalous_rows::AnomalousRow;
+#[doc(hidden)]
+pub use column_effects::{ColumnEffect, ColumnEffects, DependencePoint};
 pub use evaluate::{ChartData, Evaluation, NoveltyScores};
 pub use explanation::FeatureContribution;
 pub use extras::Extras;

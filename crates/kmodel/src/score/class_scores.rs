@@ -165,4 +165,7 @@ pub struct CalibrationBin {
     pub observed: f64,
     /// Number of rows.
     pub rows: f64,
+    /// Interval of 95 % for the probability of the class, from the rows of the bin.
+    #[doc(hidden)]
+    pub interval: (f64, f64),
 }

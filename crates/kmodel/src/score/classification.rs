@@ -1,13 +1,11 @@
 //! Sums for the scores of a classification: confusion matrix, ranking of two classes, and
 //! probabilities.
 
+use super::calibration::CalibrationSums;
 use super::roc::{ClassWeights, MAX_EXACT_ROWS, RankedScores, Ranking};
 use super::standard_error::RowMean;
 use super::{CalibrationBin, ClassScores, ClassificationErrors, ClassificationScores, CostScores, ThresholdScores};
 use crate::{Classes, Link};
-
-/// Number of equal probability intervals of the calibration, each 0.05 wide.
-const CALIBRATION_BINS: usize = 20;
 
 /// Sums over the rows of known classes, for models with probabilities.
 #[derive(Clone, Debug)]
@@ -15,8 +13,7 @@ struct ProbabilitySums {
     link: Link,
     log_loss: RowMean,
     brier: RowMean,
-    /// Sums of probabilities and weights, by probability interval.
-    bins: [CalibrationBin; CALIBRATION_BINS],
+    calibration: CalibrationSums,
     /// Probabilities of the last row, stored to reuse the allocation.
     probabilities: Vec<f64>,
 }
@@ -35,10 +32,7 @@ impl ProbabilitySums {
         };
         let binned_class = if probabilities.len() == 2 { positive_class } else { argmax() };
         let Some(probability) = probabilities.get(binned_class) else { return };
-        let bin = &mut self.bins[((probability * CALIBRATION_BINS as f64) as usize).min(CALIBRATION_BINS - 1)];
-        bin.predicted += weight * probability;
-        bin.observed += if class == binned_class { weight } else { 0.0 };
-        bin.rows += weight;
+        self.calibration.push(*probability, class == binned_class, weight);
     }
 }
 
@@ -64,7 +58,7 @@ impl<'a> ClassificationSums<'a> {
             link,
             log_loss: RowMean::default(),
             brier: RowMean::default(),
-            bins: Default::default(),
+            calibration: CalibrationSums::new(),
             probabilities: Vec::new(),
         };
         Self {
@@ -100,12 +94,8 @@ impl<'a> ClassificationSums<'a> {
     /// Returns predicted probabilities and observed fractions; `None` if the model has no
     /// probabilities.
     pub(crate) fn calibration(&self) -> Option<Vec<CalibrationBin>> {
-        let mean = |bin: &CalibrationBin| {
-            let rows = bin.rows;
-            CalibrationBin { predicted: bin.predicted / rows, observed: bin.observed / rows, rows }
-        };
         let sums = self.probabilities.as_ref().filter(|sums| sums.log_loss.mean().is_some())?;
-        Some(sums.bins.iter().filter(|bin| bin.rows > 0.0).map(mean).collect())
+        Some(sums.calibration.bins())
     }
 
     /// Returns the effect of a threshold `score` (larger towards the positive class) on the rows of

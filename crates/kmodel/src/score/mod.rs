@@ -1,5 +1,6 @@
 //! Scores of predictions: sums over pairs of prediction and true value.
 
+mod calibration;
 mod class_scores;
 mod classification;
 mod intervals;

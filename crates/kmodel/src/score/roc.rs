@@ -224,11 +224,20 @@ impl Ranking {
         (self.total_weights.positive > 0.0).then(|| sum / self.total_weights.positive)
     }
 
+    /// Returns the fraction of the rows, and the fraction of the positives among them, as the
+    /// threshold falls, thinned to about `max_points` points; `None` if a class has no rows.
+    pub(crate) fn gains_curve(&self, max_points: usize) -> Option<Vec<(f64, f64)>> {
+        let fraction = self.total_weights.positive / self.total_weights.total();
+        let roc = self.roc_curve(max_points)?;
+        Some(roc.into_iter().map(|(fpr, tpr)| ((1.0 - fraction) * fpr + fraction * tpr, tpr)).collect())
+    }
+
     /// Returns recall and precision as the threshold falls, thinned to about `max_points` points;
-    /// `None` without positive rows.
+    /// `None` without positive rows. The curve begins at the first positive row: without one,
+    /// precision and recall are both 0, which is not a point of the curve.
     pub(crate) fn precision_curve(&self, max_points: usize) -> Option<Vec<(f64, f64)>> {
         let mut points = Vec::<(f64, f64)>::new();
-        for (i, above) in self.cumulative_weights().enumerate() {
+        for (i, above) in self.cumulative_weights().enumerate().filter(|(_, above)| above.positive > 0.0) {
             let point = (above.positive / self.total_weights.positive, above.positive / above.total());
             let distance = |previous: &(f64, f64)| (point.0 - previous.0).abs() + (point.1 - previous.1).abs();
             let is_last = i + 1 == self.weights_by_score.len();

@@ -32,7 +32,7 @@ struct Figure {
 
 impl CurveReport {
     /// Draws the picture of the curve, a chart for each measure of error, to a file that ends with
-    /// .svg or .png.
+    /// .svg, .pdf or .png.
     ///
     /// # Errors
     /// Errors of writing.

@@ -15,6 +15,7 @@ impl CurveReport {
         Page {
             title: "Error against rank".to_string(),
             subtitle: format!("{}: {rows} rows, {features} features, {}", self.files(), rounded_kernel(&self.kernel)),
+            warnings: self.resources.warnings.clone(),
             style: toggle_rules(self),
             sections: vec![
                 Section::new("Curves", curves_html(self)),
@@ -106,13 +107,15 @@ pub(super) fn error_chart(report: &CurveReport, measure: ErrorMeasure, cost: Cos
     let x = Axis::new(cost.label(), Scale::Log, all_points().map(|point| point.cost))?;
     let ranks: Vec<f64> = report.ranks.iter().map(|rank| *rank as f64).collect();
     let x = if cost == CostMeasure::Rank { x.with_ticks(&ranks) } else { x };
-    let y = Axis::new(measure.evidence(report), scale, heights)?;
+    let y = Axis::new(measure.title(report), scale, heights)?;
     let series = report.methods.iter().zip(&curves).enumerate().map(|(index, (method, curve))| Series {
         name: method.clone(),
         palette_index: index,
         marks: curve.iter().map(|point| curve_mark(point, cost)).collect(),
+        ..Series::default()
     });
     Some(Chart {
+        subtitle: measure.evidence(report),
         series: series.filter(|series| !series.marks.is_empty()).collect(),
         reference_line: floor.map(|points| ("floor".to_string(), points)),
         ..Chart::new(format!("{}-{}", measure.key(), cost.key()), measure.title(report), x, y)
@@ -125,7 +128,7 @@ fn curve_mark(CurvePoint { rank, cost: x, error }: &CurvePoint, cost: CostMeasur
         CostMeasure::Evaluations => format!("rank {rank}, {} evaluations", number(*x, 4)),
         CostMeasure::Seconds => format!("rank {rank}, {}", format_seconds(*x)),
     };
-    DataPoint { x: *x, y: error.median, band: (error.low, error.high), note }
+    DataPoint { band: (error.low, error.high), ..DataPoint::new((*x, error.median), note) }
 }
 
 fn equal_cost_html(report: &CurveReport) -> String {
@@ -180,7 +183,6 @@ fn run_section(report: &CurveReport) -> Section {
     if report.tested.is_some() {
         facts.push(("lambda", format!("{}; {}", shortest_number(report.lambda), report.lambda_convention)));
     }
-    facts.extend(report.resources.warnings.iter().map(|warning| ("warning", warning.clone())));
     let mut section = page::run_section(true, facts, &report.resources.seconds);
     let stage = |stage: &super::StagePlan| {
         let terms = stage.terms.iter().map(|(name, size)| vec![format!("\u{2003}{name}"), format_bytes(*size)]);

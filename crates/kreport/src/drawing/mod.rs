@@ -1,11 +1,13 @@
-//! Drawings of shapes and words, as SVG and as raster images, with the same style: the rules of
-//! `drawing.css`.
+//! Drawings of shapes and words, as SVG, as PDF and as raster images, with the same style: the
+//! rules of `drawing.css`.
 
 mod font;
+mod pdf;
 mod raster;
 mod shape_style;
 mod svg;
 
+use pdf::PdfPage;
 pub(crate) use raster::RasterImage;
 pub(crate) use svg::{Svg, escape_html};
 
@@ -96,10 +98,15 @@ pub(crate) fn png(picture: &dyn Drawing) -> std::io::Result<Vec<u8>> {
     draw_standalone(picture, RasterImage::new(picture.size())).png()
 }
 
-/// Writes a drawing, as SVG if the file name ends with .svg, otherwise as PNG.
+pub(crate) fn pdf(picture: &dyn Drawing) -> std::io::Result<Vec<u8>> {
+    draw_standalone(picture, PdfPage::new(picture.size(), &picture.title())).pdf()
+}
+
+/// Writes a drawing, as SVG or PDF if the file name ends with .svg or .pdf, otherwise as PNG.
 pub(crate) fn write(picture: &dyn Drawing, path: &Path) -> Result<()> {
     let bytes = match output::extension(path).as_deref() {
         Some("svg") => svg(picture).into_bytes(),
+        Some("pdf") => pdf(picture).map_err(kstore::Error::io("write", path))?,
         _ => png(picture).map_err(kstore::Error::io("write", path))?,
     };
     output::write_file(path, &bytes)

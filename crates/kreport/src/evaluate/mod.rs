@@ -1,9 +1,11 @@
 //! The report of an evaluation, and its text.
 
+mod curves;
+mod effects;
 mod intervals;
 mod page;
 
-pub(crate) use page::PAGE_STYLE;
+pub(crate) use curves::CURVE_STYLE;
 
 use crate::table::{Align, AlignedTable, Grid, facts, format_count, format_list, number, optional_number, percent};
 use intervals::{decile_table, interval_table, set_table};
@@ -88,7 +90,8 @@ impl EvaluateReport {
     /// column or the model ranks, as an anomaly detector, or by its target.
     ///
     /// `top` is the number of rows with the lowest scores (anomalies), or of the first places of
-    /// each group (rankings), that are also scored; `None` selects the default.
+    /// each group (rankings), that are also scored; `None` selects the default. If `is_for_page` is
+    /// true, also computes the effects of the columns of a model with a target, for the page.
     ///
     /// # Errors
     /// The errors of [`Predictor::evaluate`], [`Predictor::evaluate_novelty`] and
@@ -98,6 +101,7 @@ impl EvaluateReport {
         predictor: &Predictor,
         selected: &SelectedTable,
         top: Option<u64>,
+        is_for_page: bool,
         run: &Run<'_>,
     ) -> ksolve::Result<(Self, ChartData)> {
         let task = predictor.metadata().task;
@@ -109,7 +113,10 @@ impl EvaluateReport {
             let (scores, chart_data) = predictor.evaluate_novelty(selected, top, run)?;
             return Ok((Self::Novelty(scores), chart_data));
         }
-        let (scores, chart_data) = predictor.evaluate(selected, run)?;
+        let (scores, mut chart_data) = predictor.evaluate(selected, run)?;
+        if is_for_page {
+            chart_data.effects = predictor.column_effects(selected, run)?;
+        }
         Ok((Self::Target(scores), chart_data))
     }
 

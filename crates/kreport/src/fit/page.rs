@@ -23,6 +23,7 @@ impl FitReport {
         sections.extend(
             fit.metric.as_ref().map(|metric| Section::new("Metric", metric_html(metric, &self.coded_columns()))),
         );
+        sections.extend(self.slope_section());
         sections.extend(clusters::sections(fit.cluster_counts.as_ref(), &fit.clusters));
         sections.push(Section::new("Data", self.data_html()));
         sections.extend(self.test_set.iter().flat_map(TestSetReport::sections));
@@ -32,7 +33,8 @@ impl FitReport {
         Page {
             title: format!("{} fit", fit.solver),
             subtitle: format!("{rows} rows, {features} features{targets}, {}", rounded_kernel(&fit.kernel)),
-            style: self.test_set.as_ref().map_or(String::new(), |_| evaluate::PAGE_STYLE.to_string()),
+            warnings: self.resources.warnings.clone(),
+            style: self.test_set.as_ref().map_or(String::new(), |_| evaluate::CURVE_STYLE.to_string()),
             sections,
             data: serde_json::to_value(self).unwrap_or_default(),
         }
@@ -59,10 +61,25 @@ impl FitReport {
         }
         let points = || self.fit.certificates.iter().map(|(rank, error)| (*rank as f64, *error));
         let x = Axis::new("rank", Scale::Log, points().map(|(rank, _)| rank))?;
-        let y = Axis::new("exact, all rows", Scale::Log, points().map(|(_, error)| error))?;
+        let y = Axis::new("relative trace error", Scale::Log, points().map(|(_, error)| error))?;
         let marks = points().map(|(rank, error)| DataPoint::new((rank, error), format!("rank {rank}"))).collect();
-        let series = vec![Series { name: self.fit.map.clone(), palette_index: 0, marks }];
-        Some(Chart { series, ..Chart::new("certificate", "Relative trace error", x, y) })
+        let series = vec![Series { name: self.fit.map.clone(), marks, ..Series::default() }];
+        let subtitle = "exact, all rows".to_string();
+        Some(Chart { series, subtitle, ..Chart::new("certificate", "Relative trace error", x, y) })
+    }
+
+    /// Returns a section with the slope along each column; `None` unless `--importance` requested
+    /// the slopes.
+    fn slope_section(&self) -> Option<Section> {
+        let mut columns = importance::slopes(&self.fit.importance, &self.coded_columns());
+        columns.truncate(MAX_FEATURES);
+        let note = page::note(
+            "The slope is the root mean square over the training rows of the derivative of the prediction along the scaled \
+            column: the change of the prediction per standard deviation of the column. Bars show fractions of the sum of \
+            squared slopes.",
+        );
+        let table = || page::bar_table(["column", "slope"], &columns);
+        (!columns.is_empty()).then(|| Section::new("Importance", table() + &note))
     }
 
     fn data_html(&self) -> String {
@@ -81,7 +98,6 @@ impl FitReport {
             ("threads", self.threads.to_string()),
         ];
         facts.extend(self.resources.facts(Some(self.fit.passes), Some(self.fit.planned_bytes)));
-        facts.extend(self.resources.warnings.iter().map(|warning| ("warning", warning.clone())));
         // a fit without a model file was not run by the command, so no command line is shown
         page::run_section(self.model.is_some(), facts, &self.resources.seconds)
     }

@@ -33,11 +33,17 @@ impl TestPart {
         Selection { part: Some(Part::Training(Arc::clone(&self.split.test_rows))), ..selection }
     }
 
-    /// Scores a fitted model on the test rows, in one pass over them.
+    /// Scores a fitted model on the test rows, in one pass over them; a page needs another pass.
     ///
     /// # Errors
     /// The errors of [`EvaluateReport::compute`].
-    pub fn evaluate(&self, predictor: Predictor, table: &Table, run: &Run<'_>) -> Result<TestSetReport> {
+    pub fn evaluate(
+        &self,
+        predictor: Predictor,
+        table: &Table,
+        is_for_page: bool,
+        run: &Run<'_>,
+    ) -> Result<TestSetReport> {
         let TestSplit { test_rows, test_count, row_count } = &self.split;
         let predictor = predictor.with_capacity_for(table)?;
         let is_ranking = predictor.metadata().task == Task::Ranking;
@@ -53,7 +59,7 @@ impl TestPart {
             ..Selection::default()
         };
         let selected = predictor.select(table, test_selection)?;
-        let (scores, chart_data) = EvaluateReport::compute(&predictor, &selected, None, run)?;
+        let (scores, chart_data) = EvaluateReport::compute(&predictor, &selected, None, is_for_page, run)?;
         Ok(TestSetReport {
             spec: test_rows.spec.clone(),
             description: describe_test_rows(test_rows),

@@ -1,6 +1,7 @@
 //! Findings about the columns of a sample.
 
 use super::association::{complete_pairs, correlation, determined_fraction, rank_correlation, separation};
+use super::identifier::{Identifier, IdentifierProbe};
 use super::sample::{ColumnSample, TableSample};
 use crate::table::{Align, AlignedTable, format_count, join_with_commas, percent};
 use std::collections::{HashMap, HashSet};
@@ -16,7 +17,7 @@ const MIN_DUPLICATE_CORRELATION: f64 = 0.9999;
 /// minimum fraction of its variance, or of its rows, that the values of a column determine.
 const MIN_LEAK: f64 = 0.99;
 /// Maximum number of values of a target that is counted as classes.
-const MAX_CLASSES: usize = 20;
+pub(super) const MAX_CLASSES: usize = 20;
 /// A class is rare if it has a smaller fraction of the rows than this number over the number of
 /// classes.
 const RARE_CLASS: f64 = 0.2;
@@ -51,7 +52,7 @@ pub enum Topic {
 }
 
 impl Topic {
-    fn label(self) -> &'static str {
+    pub(super) fn label(self) -> &'static str {
         match self {
             Self::Classes => "classes",
             Self::GivesTargetAway => "gives target away",
@@ -101,18 +102,22 @@ pub fn findings(sample: &TableSample, target: Option<&str>) -> Vec<Finding> {
     let target = target.and_then(|name| sample.columns.iter().find(|column| column.name == name));
     let features: Vec<&ColumnSample> =
         sample.columns.iter().filter(|column| target.is_none_or(|target| target.name != column.name)).collect();
-    let identifiers: Vec<&str> =
-        features.iter().filter(|column| is_identifier(column, sample)).map(|c| &*c.name).collect();
-    let others: Vec<&ColumnSample> =
-        features.iter().filter(|column| !identifiers.contains(&&*column.name)).copied().collect();
+    let identifiers: Vec<(&ColumnSample, Identifier)> =
+        features.iter().filter_map(|column| Some((*column, identifier(column, sample)?))).collect();
+    let is_identifier = |column: &&&ColumnSample| identifiers.iter().any(|(other, _)| other.name == column.name);
+    let others: Vec<&ColumnSample> = features.iter().filter(|column| !is_identifier(column)).copied().collect();
     let mut found = Vec::new();
     found.extend(target.and_then(classes));
     if let Some(target) = target {
         found.extend(others.iter().filter_map(|column| gives_away(column, target)));
     }
-    found.extend(identifiers.iter().map(|name| {
-        let what = format!("{name}: nearly every row has its own value");
-        Finding::new(Topic::Identifier, &[name], what, without(name))
+    found.extend(identifiers.iter().map(|(ColumnSample { name, .. }, identifier)| {
+        let (what, options) = match identifier {
+            Identifier::Folds => ("looks like fold numbers", format!("--folds column:{name}")),
+            Identifier::RowCounter => ("counts the rows", without(name)),
+            Identifier::Key(_) => ("nearly every row has its own value", without(name)),
+        };
+        Finding::new(Topic::Identifier, &[name], format!("{name}: {what}"), options)
     }));
     found.extend(constants(&others));
     found.extend(duplicates(&others));
@@ -134,7 +139,7 @@ fn names(columns: &[&str]) -> String {
 }
 
 impl ColumnSample {
-    fn present(&self) -> impl Iterator<Item = f64> + '_ {
+    pub(super) fn present(&self) -> impl Iterator<Item = f64> + '_ {
         self.values.iter().copied().filter(|value| value.is_finite())
     }
 
@@ -142,35 +147,35 @@ impl ColumnSample {
         self.present().count()
     }
 
-    fn is_text(&self) -> bool {
+    pub(super) fn is_text(&self) -> bool {
         !self.texts.is_empty()
     }
 
-    fn distinct_count(&self) -> usize {
+    pub(super) fn distinct_count(&self) -> usize {
         self.present().map(f64::to_bits).collect::<HashSet<_>>().len()
     }
 
     /// Number of rows of each value.
-    fn counts(&self) -> HashMap<u64, usize> {
+    pub(super) fn counts(&self) -> HashMap<u64, usize> {
         let mut counts = HashMap::new();
         self.present().for_each(|value| *counts.entry(value.to_bits()).or_insert(0) += 1);
         counts
     }
 
     /// Returns a value as text.
-    fn show(&self, value: f64) -> String {
+    pub(super) fn show(&self, value: f64) -> String {
         self.texts.get(value as usize).filter(|_| self.is_text()).cloned().unwrap_or_else(|| value.to_string())
     }
 }
 
-/// Returns true for texts and integers if more than 9 of 10 rows have their own value.
-fn is_identifier(column: &ColumnSample, sample: &TableSample) -> bool {
-    let count = column.present_count();
+/// Returns what a column of texts or integers is that identifies the rows.
+fn identifier(column: &ColumnSample, sample: &TableSample) -> Option<Identifier> {
+    let mut probe = IdentifierProbe::new(column.is_text(), column.values.len());
+    sample.row_numbers.iter().zip(&column.values).for_each(|(row, value)| probe.add(*row, *value));
     // the days of a series may all differ too, but they order the rows
-    column.is_discrete
-        && count >= MIN_VALUES
-        && 10 * column.distinct_count() > 9 * count
-        && !(column.is_text() && ordered_fraction(column, sample).is_some_and(|ordered| ordered >= MIN_ORDERED))
+    let is_order =
+        || column.is_text() && ordered_fraction(column, sample).is_some_and(|ordered| ordered >= MIN_ORDERED);
+    probe.identifier(&column.name).filter(|_| column.is_discrete && !is_order())
 }
 
 fn classes(target: &ColumnSample) -> Option<Finding> {

@@ -5,7 +5,11 @@
 
 mod association;
 mod findings;
+mod identifier;
+mod page;
 mod sample;
 
 pub use findings::{Finding, Topic, findings};
+pub use identifier::{Identifier, IdentifierProbe};
+pub use page::TablePage;
 pub use sample::{ColumnSample, TableSample, draw_sample};

@@ -18,7 +18,13 @@ pub(crate) struct Axis {
     high: f64,
     /// Labelled values, ascending.
     pub(crate) ticks: Vec<f64>,
+    /// Names of the values 0, 1, …, which replace the numbers; empty for an axis of numbers.
+    names: Vec<String>,
 }
+
+/// Number of characters of all tick labels that fit side by side, and of one name.
+const MAX_LABEL_CHARS: usize = 52;
+const MAX_NAME_CHARS: usize = 14;
 
 /// Maximum number of labels that fit side by side.
 const MAX_TICKS: usize = 7;
@@ -40,19 +46,44 @@ impl Axis {
             Scale::Linear => linear_ticks(low, high),
             Scale::Log => log_ticks(low, high),
         };
-        Some(Self { label, scale, low, high, ticks })
+        Some(Self { label, scale, low, high, ticks, names: Vec::new() })
     }
 
     /// Returns a linear axis with these ends.
     pub(crate) fn with_range(label: impl Into<String>, (low, high): (f64, f64)) -> Self {
-        Self { label: label.into(), scale: Scale::Linear, low, high, ticks: linear_ticks(low, high) }
+        let (scale, ticks, names) = (Scale::Linear, linear_ticks(low, high), Vec::new());
+        Self { label: label.into(), scale, low, high, ticks, names }
+    }
+
+    /// Returns an axis of names at the values 0, 1, …; if the names do not fit side by side, only
+    /// every second name is shown, and so on.
+    pub(crate) fn of_names(label: impl Into<String>, names: &[String]) -> Self {
+        let short = |name: &String| match name.chars().count() > MAX_NAME_CHARS {
+            true => name.chars().take(MAX_NAME_CHARS - 1).chain(['…']).collect(),
+            false => name.clone(),
+        };
+        let names: Vec<String> = names.iter().map(short).collect();
+        // each label takes as much room as the longest one
+        let longest = names.iter().map(|name| name.chars().count() + 1).max().unwrap_or(1);
+        let step = names.len().div_ceil((MAX_LABEL_CHARS / longest).max(1)).max(1);
+        let ticks = (0..names.len()).step_by(step).map(|i| i as f64).collect();
+        let (low, high) = (-0.5, names.len().max(1) as f64 - 0.5);
+        Self { label: label.into(), scale: Scale::Linear, low, high, ticks, names }
     }
 
     /// Returns the ticks with their labels in one notation: if one label needs an exponent, all
     /// labels have an exponent.
     pub(crate) fn labelled_ticks(&self) -> impl Iterator<Item = (f64, String)> {
         let uses_exponents = self.ticks.iter().any(|tick| needs_exponent(*tick));
-        self.ticks.iter().map(move |tick| (*tick, if uses_exponents { scientific(*tick) } else { tick_label(*tick) }))
+        self.ticks.iter().map(move |tick| {
+            let number = || if uses_exponents { scientific(*tick) } else { tick_label(*tick) };
+            (*tick, self.names.get(*tick as usize).cloned().unwrap_or_else(number))
+        })
+    }
+
+    /// Returns the name of a value of an axis of names.
+    pub(crate) fn name_of(&self, value: f64) -> Option<&str> {
+        self.names.get(value.round() as usize).map(String::as_str)
     }
 
     /// Replaces the ticks if the new ones are few and far enough apart.
@@ -236,6 +267,19 @@ mod tests {
         for others in [&[100.0, 101.0][..], &[25.0, 50.0, 75.0, 100.0, 150.0, 200.0, 300.0, 400.0], &[]] {
             assert_eq!(axis.clone().with_ticks(others), axis);
         }
+    }
+
+    #[test]
+    fn names_are_ticks_if_they_fit() {
+        let texts = |names: &[&str]| -> Vec<String> {
+            let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+            Axis::of_names("", &names).labelled_ticks().map(|(_, text)| text).collect()
+        };
+        assert_eq!(texts(&["Bonn", "Ulm"]), ["Bonn", "Ulm"]);
+        let months = ["January", "February", "March", "April", "May", "June", "July", "August"];
+        assert_eq!(texts(&months), ["January", "March", "May", "July"], "every second name");
+        assert_eq!(texts(&["a city with a long name"]), ["a city with a…"]);
+        assert!(texts(&[]).is_empty());
     }
 
     #[test]

@@ -10,7 +10,12 @@ use std::{f64::consts::FRAC_1_SQRT_2, fmt};
 const CHART_SIZE: Point = (480.0, 330.0);
 
 /// Plot area of a chart on a page.
-const CHART_EDGES: Edges = Edges { left: 66.0, right: CHART_SIZE.0 - 14.0, top: 14.0, bottom: CHART_SIZE.1 - 52.0 };
+const CHART_EDGES: Edges = Edges { left: 78.0, right: CHART_SIZE.0 - 14.0, top: 14.0, bottom: CHART_SIZE.1 - 52.0 };
+
+/// Baseline of the name of the vertical axis, which runs upwards, and the number of its characters
+/// that fit on a narrow screen.
+const Y_NAME_BASELINE: f64 = 15.0;
+const MAX_Y_NAME_CHARS: usize = 36;
 
 /// Number of series with solid lines and distinct marks; the lines of further series are dashed.
 const SOLID_LINES: usize = 7;
@@ -83,22 +88,35 @@ pub(crate) struct DataPoint {
     pub(crate) band: (f64, f64),
     /// Tooltip, shown with the value.
     pub(crate) note: String,
+    /// Text drawn next to the mark; usually empty.
+    pub(crate) label: String,
 }
 
 impl DataPoint {
     pub(crate) fn new((x, y): (f64, f64), note: String) -> Self {
-        Self { x, y, band: (y, y), note }
+        Self { x, y, band: (y, y), note, label: String::new() }
     }
 }
 
+/// How the spread of the points of a line is drawn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Spread {
+    /// A band along the line.
+    #[default]
+    Band,
+    /// An error bar at each mark, for independent intervals.
+    ErrorBars,
+}
+
 /// A line of a chart.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Series {
     pub(crate) name: String,
     /// Palette index, which determines colour, dashes and mark shape.
     pub(crate) palette_index: usize,
     /// Marks of the line, in ascending order of x.
     pub(crate) marks: Vec<DataPoint>,
+    pub(crate) spread: Spread,
 }
 
 /// A chart with lines, bands and points over two axes; displayed as an HTML figure.
@@ -107,6 +125,8 @@ pub(crate) struct Chart {
     /// Identifier, unique on the page; also the file name of a saved chart.
     pub(crate) id: String,
     pub(crate) title: String,
+    /// What the chart is based on, shown below the title; may be empty.
+    pub(crate) subtitle: String,
     pub(crate) x: Axis,
     pub(crate) y: Axis,
     pub(crate) series: Vec<Series>,
@@ -116,13 +136,25 @@ pub(crate) struct Chart {
     pub(crate) bars: Vec<(f64, f64, f64)>,
     /// Reference line with its name, such as a lower bound of all lines.
     pub(crate) reference_line: Option<(String, Vec<(f64, f64)>)>,
+    /// True to list the names of the series and of the reference line above the drawing.
+    pub(crate) has_legend: bool,
 }
 
 impl Chart {
     /// Returns an empty chart with two axes.
     pub(crate) fn new(id: impl Into<String>, title: impl Into<String>, x: Axis, y: Axis) -> Self {
         let (id, title) = (id.into(), title.into());
-        Self { id, title, x, y, series: Vec::new(), scatter_points: Vec::new(), bars: Vec::new(), reference_line: None }
+        let (series, scatter_points, bars) = (Vec::new(), Vec::new(), Vec::new());
+        let (subtitle, reference_line, has_legend) = (String::new(), None, false);
+        Self { id, title, subtitle, x, y, series, scatter_points, bars, reference_line, has_legend }
+    }
+
+    /// Returns the legend as HTML: a swatch and the name of each series and of the reference line.
+    fn legend(&self) -> String {
+        let key = |swatch: String, name: &str| format!("<span>{swatch}{}</span>", escape_html(name));
+        let series = self.series.iter().map(|series| key(swatch(series.palette_index), &series.name));
+        let reference = self.reference_line.iter().map(|(name, _)| key(reference_swatch(), name));
+        format!("<p class=\"legend\">{}</p>\n", series.chain(reference).collect::<String>())
     }
 
     /// Draws the chart between edges, without its title and the name of the vertical axis.
@@ -187,7 +219,11 @@ impl Chart {
         for (low, high, height) in &self.bars {
             let corners = (plane.position((*low, *height)), plane.position((*high, *height)));
             let (Some((left, top)), Some((right, _))) = corners else { continue };
-            let tooltip = format!("{} to {}: {}", number(*low, 4), number(*high, 4), number(*height, 4));
+            let range = match self.x.name_of((low + high) / 2.0) {
+                Some(name) => name.to_string(),
+                None => format!("{} to {}", number(*low, 4), number(*high, 4)),
+            };
+            let tooltip = format!("{range}: {}", number(*height, 4));
             // leaves a gap between neighbouring bars
             let size = ((right - left - 1.0).max(0.5), (plane.edges.bottom - top).max(0.0));
             canvas.rectangle("bar c0", (left, top), size, Some(&tooltip));
@@ -202,22 +238,32 @@ impl Series {
         canvas.begin_group(format!("class=\"series s{palette_index}\" data-name=\"{name}\""));
         let positions: Vec<(&DataPoint, Point)> =
             self.marks.iter().filter_map(|mark| Some((mark, plane.position((mark.x, mark.y))?))).collect();
-        if positions.len() > 1 && positions.iter().any(|(mark, _)| mark.band.0 < mark.band.1) {
-            let band_end =
-                |mark: &DataPoint, value: f64, position: Point| plane.position((mark.x, value)).unwrap_or(position);
+        let band_end =
+            |mark: &DataPoint, value: f64, position: Point| plane.position((mark.x, value)).unwrap_or(position);
+        if self.spread == Spread::ErrorBars {
+            let ends = |(mark, position): &(&DataPoint, Point)| {
+                [band_end(mark, mark.band.0, *position), band_end(mark, mark.band.1, *position)]
+            };
+            canvas.lines(&format!("error {colour}"), &positions.iter().map(ends).collect::<Vec<_>>(), None);
+        } else if positions.len() > 1 && positions.iter().any(|(mark, _)| mark.band.0 < mark.band.1) {
             let upper = positions.iter().map(|(mark, position)| band_end(mark, mark.band.1, *position));
             let lower = positions.iter().rev().map(|(mark, position)| band_end(mark, mark.band.0, *position));
             canvas.path(&format!("band {colour}"), &upper.chain(lower).collect::<Vec<_>>(), true, None);
         }
         let line: Vec<Point> = positions.iter().map(|(_, position)| *position).collect();
-        canvas.path(&line_classes(palette_index), &line, false, None);
-        for (DataPoint { x, y, band: (low, high), note }, (cx, cy)) in positions {
+        // independent intervals have no line, but the script of the page takes its colour
+        let hidden = if self.spread == Spread::ErrorBars { " unseen" } else { "" };
+        canvas.path(&format!("{}{hidden}", line_classes(palette_index)), &line, false, None);
+        for (DataPoint { x, y, band: (low, high), note, label }, (cx, cy)) in positions {
             canvas.set_attributes(format!(
                 "data-cx=\"{cx:.1}\" data-cy=\"{cy:.1}\" data-x=\"{x:e}\" data-y=\"{y:e}\" data-low=\"{low:e}\" \
                  data-high=\"{high:e}\" data-note=\"{}\"",
                 escape_html(note)
             ));
             draw_mark(canvas, palette_index, (cx, cy), Some(&format!("{}, {note}: {}", self.name, number(*y, 4))));
+            if !label.is_empty() {
+                draw_label(canvas, label, (cx, cy), plane.edges);
+            }
         }
         canvas.end_group();
     }
@@ -225,17 +271,38 @@ impl Series {
 
 impl fmt::Display for Chart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (title, y) = (escape_html(&self.title), escape_html(&self.y.label));
+        let title = escape_html(&self.title);
+        let subtitle = match &self.subtitle[..] {
+            "" => String::new(),
+            subtitle => format!("<small>{}</small>", escape_html(subtitle)),
+        };
         let name = format!("{}: {} against {}", self.title, self.y.label, self.x.label);
         let mut svg = Svg::new(&escape_html(&self.id), &name, CHART_SIZE, "");
         self.draw(&mut svg, CHART_EDGES);
+        let plane = Plane { x: &self.x, y: &self.y, edges: CHART_EDGES };
+        plane.draw_y_name(&mut svg, &shorten(&self.y.label), Y_NAME_BASELINE);
         let drawing = svg.finish();
         let hidden_note = self.hidden_lines().map_or(String::new(), |words| note(&words));
+        let legend = if self.has_legend { self.legend() } else { String::new() };
         write!(
             f,
-            "<figure class=\"chart\">\n<figcaption>{title}<small>{y}</small></figcaption>\n{drawing}{hidden_note}</figure>"
+            "<figure class=\"chart\">\n<figcaption>{title}{subtitle}</figcaption>\n{legend}{drawing}{hidden_note}</figure>"
         )
     }
+}
+
+/// Shortens the name of a vertical axis to the height of a chart on a narrow screen.
+fn shorten(name: &str) -> String {
+    let is_long = name.chars().count() > MAX_Y_NAME_CHARS;
+    if is_long { name.chars().take(MAX_Y_NAME_CHARS - 1).chain(['…']).collect() } else { name.to_string() }
+}
+
+/// Draws a text next to a mark, on the side that has room.
+fn draw_label(canvas: &mut dyn Canvas, label: &str, (x, y): Point, edges: Edges) {
+    let is_right = x > (edges.left + edges.right) / 2.0;
+    let is_low = y > (edges.top + edges.bottom) / 2.0;
+    let (dx, anchor) = if is_right { (-7.0, Anchor::End) } else { (7.0, Anchor::Start) };
+    canvas.word("label", label, (x + dx, if is_low { y - 6.0 } else { y + 14.0 }), anchor);
 }
 
 fn colour_class(palette_index: usize) -> String {
@@ -278,6 +345,12 @@ pub(crate) fn draw_key(canvas: &mut dyn Canvas, palette_index: usize, (x, y): Po
     draw_mark(canvas, palette_index, (x + 12.0, y), None);
 }
 
+fn reference_swatch() -> String {
+    let mut svg = Svg::default();
+    svg.path("floor", &[(0.0, 6.0), (24.0, 6.0)], false, None);
+    format!("<svg viewBox=\"0 0 24 12\" aria-hidden=\"true\">{}</svg>", svg.into_elements())
+}
+
 pub(crate) fn swatch(palette_index: usize) -> String {
     let mut svg = Svg::default();
     draw_key(&mut svg, palette_index, (0.0, 6.0));
@@ -290,8 +363,10 @@ mod tests {
     use super::*;
 
     fn chart(values: &[(f64, f64)]) -> Chart {
-        let mark =
-            |(x, y): &(f64, f64)| DataPoint { x: *x, y: *y, band: (y / 2.0, y * 2.0), note: format!("rank {x}") };
+        let mark = |(x, y): &(f64, f64)| DataPoint {
+            band: (y / 2.0, y * 2.0),
+            ..DataPoint::new((*x, *y), format!("rank {x}"))
+        };
         let x = Axis::new("rank", Scale::Log, [50.0, 2000.0]).unwrap();
         let y = Axis::new("error", Scale::Log, [1e-3, 1.0]).unwrap();
         Chart {
@@ -299,6 +374,7 @@ mod tests {
                 name: "a&b".to_string(),
                 palette_index: 8,
                 marks: values.iter().map(mark).collect(),
+                ..Series::default()
             }],
             scatter_points: vec![(50.0, 0.1), (f64::NAN, 1.0)],
             bars: vec![(100.0, 200.0, 0.1)],

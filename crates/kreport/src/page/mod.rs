@@ -9,11 +9,11 @@ mod chart;
 mod parts;
 
 pub(crate) use axis::{Axis, Scale, extent, tick_label};
-pub(crate) use chart::{Chart, DataPoint, Edges, Plane, Series, draw_key, swatch};
+pub(crate) use chart::{Chart, DataPoint, Edges, Plane, Series, Spread, draw_key, swatch};
 pub use parts::fact_list;
 pub(crate) use parts::{
     MAX_FEATURES, bar_table, charts, data_html, details, grid_table, heat_map, html_table, note, run_section,
-    side_by_side,
+    side_by_side, table_of_cells,
 };
 
 use crate::drawing::{COLOUR_VARIABLES, DRAWING_STYLE, escape_html};
@@ -37,6 +37,8 @@ pub struct Page {
     pub title: String,
     /// One line under the title.
     pub subtitle: String,
+    /// Warnings of the run, one sentence each; shown at the top.
+    pub warnings: Vec<String>,
     /// Style rules specific to this page.
     pub style: String,
     /// Sections of the page, from top to bottom.
@@ -52,11 +54,17 @@ pub struct Section {
     pub title: String,
     /// Content of the section, as HTML.
     pub body: String,
+    /// Style class of the section; empty for none.
+    pub class: &'static str,
 }
 
 impl Section {
     pub(crate) fn new(title: impl Into<String>, body: impl Into<String>) -> Self {
-        Self { title: title.into(), body: body.into() }
+        Self { title: title.into(), body: body.into(), class: "" }
+    }
+
+    pub(crate) fn with_class(self, class: &'static str) -> Self {
+        Self { class, ..self }
     }
 }
 
@@ -74,8 +82,15 @@ impl fmt::Display for Page {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (title, subtitle) = (escape_html(&self.title), escape_html(&self.subtitle));
         let mut sections = String::new();
+        if !self.warnings.is_empty() {
+            let items: String =
+                self.warnings.iter().map(|warning| format!("<li>{}</li>\n", escape_html(warning))).collect();
+            writeln!(sections, "<section class=\"warnings\">\n<h2>Warnings</h2>\n<ul>\n{items}</ul>\n</section>")?;
+        }
         for section in &self.sections {
-            writeln!(sections, "<section>\n<h2>{}</h2>\n{}\n</section>", escape_html(&section.title), section.body)?;
+            let class = if section.class.is_empty() { String::new() } else { format!(" class=\"{}\"", section.class) };
+            let (title, body) = (escape_html(&section.title), &section.body);
+            writeln!(sections, "<section{class}>\n<h2>{title}</h2>\n{body}\n</section>")?;
         }
         write!(
             f,
@@ -102,6 +117,7 @@ mod tests {
         let page = Page {
             title: evil.to_string(),
             subtitle: evil.to_string(),
+            warnings: vec![evil.to_string()],
             sections: vec![Section::new(evil, html_table(&[evil], &[vec![evil.to_string()]]))],
             data: serde_json::json!({ "name": evil }),
             ..Page::default()

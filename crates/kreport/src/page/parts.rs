@@ -25,7 +25,7 @@ pub(crate) fn html_table<S: AsRef<str>>(headings: &[S], rows: &[Vec<String>]) ->
 }
 
 /// Formats a table from its HTML cells.
-fn table_of_cells(headings: &str, rows: &str) -> String {
+pub(crate) fn table_of_cells(headings: &str, rows: &str) -> String {
     format!(
         "<div class=\"scroll\"><table>\n<thead><tr>{headings}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table></div>"
     )

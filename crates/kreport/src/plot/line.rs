@@ -1,10 +1,7 @@
 //! The picture of a model with one feature: its function as a line, with the rows.
 
 use super::points::{DrawnRow, Points};
-use super::{
-    DRAWING_BYTES, PICTURE_SIZE, PLOT_EDGES, Plot, PlotReport, TITLE_POSITION, component_index, describe_model, legend,
-    quantity_name,
-};
+use super::{DRAWING_BYTES, Layout, Plot, PlotReport, component_index, describe_model, legend, quantity_name};
 use crate::drawing::{Canvas, Drawing, Point};
 use crate::page::{Axis, PALETTE_SIZE, Plane, Scale, extent, tick_label};
 use crate::table::number;
@@ -24,6 +21,7 @@ struct LinePlot<'a> {
     /// feature.
     functions: Vec<(usize, Vec<f64>)>,
     points: &'a Points,
+    layout: Layout,
     /// Value of the function at the decision boundary. At the boundary two classes have equal
     /// scores, inliers border on outliers, or the probability is ½.
     boundary: Option<f64>,
@@ -82,7 +80,8 @@ pub(super) fn write_line_plot(
         (Task::Classification, None) => format!("{}: score", quantity_name(metadata, component, output_count)),
         _ => quantity_name(metadata, component, output_count),
     };
-    let line_plot = LinePlot { feature, quantity, bounds, functions, points: &points, boundary };
+    let layout = plot.layout()?;
+    let line_plot = LinePlot { feature, quantity, bounds, functions, points: &points, layout, boundary };
     super::write(&line_plot, describe_model(metadata, plot), output)?;
     Ok(PlotReport::new([feature.clone(), line_plot.quantity.clone()], &points, value_ranges, output))
 }
@@ -93,7 +92,7 @@ fn fraction(i: usize) -> f64 {
 
 impl Drawing for LinePlot<'_> {
     fn size(&self) -> (f64, f64) {
-        PICTURE_SIZE
+        self.layout.size
     }
 
     fn title(&self) -> String {
@@ -101,29 +100,30 @@ impl Drawing for LinePlot<'_> {
     }
 
     fn title_position(&self) -> Option<Point> {
-        Some(TITLE_POSITION)
+        Some(self.layout.title_position())
     }
 
     fn draw(&self, canvas: &mut dyn Canvas) {
+        let edges = self.layout.edges;
         let truths = self.points.drawn_rows.iter().map(|row| row.coordinates[1]).filter(|_| self.points.has_target);
         let heights = self.functions.iter().flat_map(|(_, values)| values).copied().chain(truths);
         let x_axis = Axis::new(self.feature, Scale::Linear, [self.bounds.0, self.bounds.1]);
         let y_axis = Axis::new(&self.quantity, Scale::Linear, heights.chain(self.boundary));
         // predictions are finite, so the axes exist
         let (Some(x), Some(y)) = (x_axis, y_axis) else { return };
-        let plane = Plane { x: &x, y: &y, edges: PLOT_EDGES };
-        let to_plane = |point: (f64, f64)| plane.position(point).unwrap_or((PLOT_EDGES.left, PLOT_EDGES.bottom));
+        let plane = Plane { x: &x, y: &y, edges };
+        let to_plane = |point: (f64, f64)| plane.position(point).unwrap_or((edges.left, edges.bottom));
         plane.draw_grid(canvas);
         for row in &self.points.drawn_rows {
             let (x, y) = to_plane(row.coordinates.into());
             // without a target, the rows are drawn on the axis
-            let position = (x, if self.points.has_target { y } else { PLOT_EDGES.bottom - 6.0 });
+            let position = (x, if self.points.has_target { y } else { edges.bottom - 6.0 });
             self.points.draw_row(canvas, row, position, &self.tooltip(row));
         }
         let (low, high) = self.bounds;
         if let Some(boundary) = self.boundary {
             let y = to_plane((low, boundary)).1;
-            canvas.lines("floor", &[[(PLOT_EDGES.left, y), (PLOT_EDGES.right, y)]], Some(&tick_label(boundary)));
+            canvas.lines("floor", &[[(edges.left, y), (edges.right, y)]], Some(&tick_label(boundary)));
         }
         for (palette_index, values) in &self.functions {
             let line_point = |(i, value): (usize, &f64)| to_plane((low + fraction(i) * (high - low), *value));
@@ -138,7 +138,7 @@ impl Drawing for LinePlot<'_> {
         }
         plane.draw_axes(canvas);
         plane.draw_y_name(canvas, &self.quantity, 16.0);
-        legend::draw_classes(canvas, &self.points.colour_names, PLOT_EDGES);
+        legend::draw_classes(canvas, &self.points.colour_names, edges);
     }
 }
 

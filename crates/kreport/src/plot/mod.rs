@@ -52,14 +52,36 @@ pub struct Plot {
     /// Column that colours the rows of a table, or of two components. `None` selects the predicted
     /// labels if the table has them; otherwise the rows have no colours.
     pub colour: Option<String>,
+    /// Width and height of the picture in pixels of 1/96 inch (a PNG has twice as many pixels);
+    /// `None` selects 760 x 520.
+    pub size: Option<(f64, f64)>,
 }
 
-/// Width and height of a picture, and the edges of the plot area.
+/// Default width and height of a picture.
 const PICTURE_SIZE: Point = (760.0, 520.0);
-const PLOT_EDGES: Edges = Edges { left: 76.0, right: 626.0, top: 34.0, bottom: 460.0 };
 
-/// Centre of the title of a standalone picture.
-const TITLE_POSITION: Point = ((PLOT_EDGES.left + PLOT_EDGES.right) / 2.0, PLOT_EDGES.top - 14.0);
+/// Smallest and largest width or height of a picture.
+const SIZE_RANGE: (f64, f64) = (240.0, 5000.0);
+
+/// Width and height of a picture, and the edges of its plot area.
+#[derive(Clone, Copy, Debug)]
+struct Layout {
+    size: Point,
+    edges: Edges,
+}
+
+impl Layout {
+    fn new(size: Point) -> Self {
+        let (width, height) = size;
+        // the legend is to the right of the plot area, the title above it
+        Self { size, edges: Edges { left: 76.0, right: width - 134.0, top: 34.0, bottom: height - 60.0 } }
+    }
+
+    /// Returns the centre of the title of a standalone picture.
+    fn title_position(&self) -> Point {
+        ((self.edges.left + self.edges.right) / 2.0, self.edges.top - 14.0)
+    }
+}
 
 /// Number of grid points along the two features; a cell is about three pixels wide.
 const GRID_SIZE: (usize, usize) = (200, 150);
@@ -110,7 +132,7 @@ struct Axes {
 }
 
 impl Plot {
-    /// Draws the picture and writes it to a file that ends with .png, .svg or .html.
+    /// Draws the picture and writes it to a file that ends with .png, .svg, .pdf or .html.
     ///
     /// *Cost*: one pass over the rows, and a prediction of each grid point.
     ///
@@ -118,6 +140,7 @@ impl Plot {
     /// An axis, component or colour that the model or table does not have; an output file that is
     /// also an input; errors of reading, of the memory plan and of writing.
     pub fn write(&self, output: &Path, run: &Run) -> Result<PlotReport> {
+        self.layout()?;
         if !ksolve::job::is_model_file(&self.model) {
             return scatter::write_table_plot(self, output, run);
         }
@@ -140,6 +163,17 @@ impl Plot {
             points.colour_by_cluster(&scatter::scores_by_key(&predictor, self, run)?, predictor.output_count());
         }
         write_grid_plot(&predictor, axes, &points, self, output, run)
+    }
+
+    /// Returns the layout of the picture, and rejects sizes that leave no room for it.
+    fn layout(&self) -> Result<Layout> {
+        let size = self.size.unwrap_or(PICTURE_SIZE);
+        let is_valid = |length: f64| (SIZE_RANGE.0..=SIZE_RANGE.1).contains(&length);
+        if !(is_valid(size.0) && is_valid(size.1)) {
+            let why = format!("width and height are numbers of pixels from {} to {}", SIZE_RANGE.0, SIZE_RANGE.1);
+            return Err(Error::option("size", format!("{}x{}", size.0, size.1), format!("{why}; for example 800x500")));
+        }
+        Ok(Layout::new(size))
     }
 
     /// Opens the table whose rows are drawn, and rejects a picture that would replace it.
@@ -239,7 +273,7 @@ fn write_grid_plot(
     let drawn_grids = if regions.is_none() && metadata.task == Task::Clusters { &[][..] } else { &grids };
     let quantity = quantity_name(metadata, component, output_count);
     let boundary = (metadata.task == Task::Novelty).then_some(0.0);
-    let base_picture = Picture::new(&axes.names, points);
+    let base_picture = Picture::new(&axes.names, points, plot.layout()?);
     let picture = Picture { bounds, grids: drawn_grids, regions, component, quantity, boundary, ..base_picture };
     write(&picture, describe_model(metadata, plot), output)?;
     let score_ranges = grids.iter().map(|grid| extent(grid.values.iter().copied())).collect();

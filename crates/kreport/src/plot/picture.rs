@@ -2,7 +2,7 @@
 
 use super::legend::{self, SHADES, shade_index};
 use super::points::{DrawnRow, Points};
-use super::{PICTURE_SIZE, PLOT_EDGES, TITLE_POSITION, contour::FunctionGrid};
+use super::{Layout, contour::FunctionGrid};
 use crate::drawing::{Anchor, Canvas, Drawing, FONT_SIZE, Point};
 use crate::page::{Axis, PALETTE_SIZE, Plane, Scale, extent, tick_label};
 use crate::table::number;
@@ -11,6 +11,7 @@ pub(super) struct Picture<'a> {
     pub(super) axis_names: &'a [String; 2],
     pub(super) bounds: [(f64, f64); 2],
     pub(super) points: &'a Points,
+    pub(super) layout: Layout,
     pub(super) grids: &'a [FunctionGrid],
     /// Class or cluster at every grid point; `None` if the picture has no regions.
     pub(super) regions: Option<Vec<usize>>,
@@ -23,7 +24,7 @@ pub(super) struct Picture<'a> {
 
 impl Drawing for Picture<'_> {
     fn size(&self) -> (f64, f64) {
-        PICTURE_SIZE
+        self.layout.size
     }
 
     fn title(&self) -> String {
@@ -36,7 +37,7 @@ impl Drawing for Picture<'_> {
     }
 
     fn title_position(&self) -> Option<Point> {
-        Some(TITLE_POSITION)
+        Some(self.layout.title_position())
     }
 
     fn draw(&self, canvas: &mut dyn Canvas) {
@@ -45,8 +46,9 @@ impl Drawing for Picture<'_> {
             None => self.draw_shades(canvas),
         }
         self.draw_contours(canvas);
+        self.draw_veil(canvas);
         let [x, y] = [0, 1].map(|axis| Axis::with_range(&self.axis_names[axis], self.bounds[axis]));
-        let plane = Plane { x: &x, y: &y, edges: PLOT_EDGES };
+        let plane = Plane { x: &x, y: &y, edges: self.layout.edges };
         for drawn in &self.points.drawn_rows {
             let position = plane.position(drawn.coordinates.into());
             position.into_iter().for_each(|point| self.points.draw_row(canvas, drawn, point, &self.tooltip(drawn)));
@@ -55,9 +57,9 @@ impl Drawing for Picture<'_> {
         plane.draw_axes(canvas);
         plane.draw_y_name(canvas, &y.label, 16.0);
         match self.points.shade_range {
-            Some(ends) => legend::draw_shades(canvas, ends, SHADES, "key v", PLOT_EDGES),
+            Some(ends) => legend::draw_shades(canvas, ends, SHADES, "key v", self.layout.edges),
             None if self.grids.is_empty() || self.regions.is_some() => {
-                legend::draw_classes(canvas, &self.points.colour_names, PLOT_EDGES);
+                legend::draw_classes(canvas, &self.points.colour_names, self.layout.edges);
             }
             None => self.draw_colour_bar(canvas),
         }
@@ -66,9 +68,9 @@ impl Drawing for Picture<'_> {
 
 impl<'a> Picture<'a> {
     /// Returns a picture of the rows alone.
-    pub(super) fn new(axis_names: &'a [String; 2], points: &'a Points) -> Self {
+    pub(super) fn new(axis_names: &'a [String; 2], points: &'a Points, layout: Layout) -> Self {
         let (bounds, quantity) = (points.padded_ranges(), String::new());
-        Self { axis_names, bounds, points, grids: &[], regions: None, component: 0, quantity, boundary: None }
+        Self { axis_names, bounds, points, layout, grids: &[], regions: None, component: 0, quantity, boundary: None }
     }
 }
 
@@ -90,21 +92,22 @@ impl Picture<'_> {
 
     fn draw_colour_bar(&self, canvas: &mut dyn Canvas) {
         let Some(grid) = self.grids.get(self.component) else { return };
-        legend::draw_shades(canvas, value_range(grid), SHADES, "shade h", PLOT_EDGES);
+        legend::draw_shades(canvas, value_range(grid), SHADES, "shade h", self.layout.edges);
     }
 
     fn position(&self, column: f64, row: f64) -> Point {
         let Some(grid) = self.grids.first() else { return (0.0, 0.0) };
         let fraction = |coordinate: f64, count: usize| coordinate / (count - 1) as f64;
-        let (width, height) = (PLOT_EDGES.right - PLOT_EDGES.left, PLOT_EDGES.bottom - PLOT_EDGES.top);
+        let (width, height) =
+            (self.layout.edges.right - self.layout.edges.left, self.layout.edges.bottom - self.layout.edges.top);
         (
-            PLOT_EDGES.left + fraction(column, grid.width) * width,
-            PLOT_EDGES.bottom - fraction(row, grid.height) * height,
+            self.layout.edges.left + fraction(column, grid.width) * width,
+            self.layout.edges.bottom - fraction(row, grid.height) * height,
         )
     }
 
     /// Draws the cells of the grid; runs of equal cells in a row are merged into one rectangle.
-    /// `class` returns the style class of a value.
+    /// `class` returns the style class of a value; empty for a cell that is not drawn.
     fn draw_cells(&self, canvas: &mut dyn Canvas, values: &[usize], class: &dyn Fn(usize) -> String) {
         let Some(grid) = self.grids.first() else { return };
         for (row, row_values) in values.chunks(grid.width).enumerate() {
@@ -119,10 +122,33 @@ impl Picture<'_> {
                 let top = if row == last_row { last_row as f64 } else { row as f64 + 0.5 };
                 let ((x0, y0), (x1, y1)) =
                     (self.position(edge(start, last_column), edge(row, last_row)), self.position(right, top));
-                canvas.rectangle(&class(run[0]), (x0, y1), (x1 - x0, y0 - y1), None);
+                let class = class(run[0]);
+                if !class.is_empty() {
+                    canvas.rectangle(&class, (x0, y1), (x1 - x0, y0 - y1), None);
+                }
                 start = end;
             }
         }
+    }
+
+    /// Pales the cells that are far from all drawn rows: there the model extrapolates.
+    fn draw_veil(&self, canvas: &mut dyn Canvas) {
+        let Some(grid) = self.grids.first() else { return };
+        let rows: Vec<Point> = self.points.drawn_rows.iter().map(|row| self.grid_position(grid, row)).collect();
+        let is_veiled: Vec<usize> =
+            distant_cells(&rows, grid.width, grid.height).into_iter().map(usize::from).collect();
+        if is_veiled.contains(&1) {
+            self.draw_cells(canvas, &is_veiled, &|veiled| if veiled == 1 { "veil".to_string() } else { String::new() });
+        }
+    }
+
+    /// Returns the position of a row on the grid, in cells.
+    fn grid_position(&self, grid: &FunctionGrid, row: &DrawnRow) -> Point {
+        let cell = |axis: usize, count: usize| {
+            let (low, high) = self.bounds[axis];
+            (row.coordinates[axis] - low) / (high - low) * (count - 1) as f64
+        };
+        (cell(0, grid.width), cell(1, grid.height))
     }
 
     fn draw_shades(&self, canvas: &mut dyn Canvas) {
@@ -196,8 +222,45 @@ impl Picture<'_> {
     }
 }
 
+/// Distance from the nearest drawn row, in cells, beyond which a cell is paled: about a tenth of
+/// the width of the picture.
+const MAX_ROW_DISTANCE: f64 = 18.0;
+
+/// Returns, for each cell of a grid, whether all rows are farther than [`MAX_ROW_DISTANCE`]. The
+/// positions of the rows are in cells. All false without rows.
+fn distant_cells(rows: &[Point], width: usize, height: usize) -> Vec<bool> {
+    let mut is_distant = vec![!rows.is_empty(); width * height];
+    let cells = |centre: f64, reach: f64, count: usize| {
+        let last = count as f64 - 1.0;
+        (centre - reach).ceil().clamp(0.0, last) as usize..=(centre + reach).floor().clamp(0.0, last) as usize
+    };
+    for (x, y) in rows {
+        for row in cells(*y, MAX_ROW_DISTANCE, height) {
+            let reach = (MAX_ROW_DISTANCE.powi(2) - (row as f64 - y).powi(2)).max(0.0).sqrt();
+            cells(*x, reach, width).for_each(|column| is_distant[row * width + column] = false);
+        }
+    }
+    is_distant
+}
+
 /// Returns the range of the values of a grid, with positive length.
 fn value_range(grid: &FunctionGrid) -> (f64, f64) {
     let (low, high) = extent(grid.values.iter().copied());
     if high > low { (low, high) } else { (low, low + 1.0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_far_from_every_row_are_paled() {
+        let distant = distant_cells(&[(50.0, 40.0), (199.0, 0.0)], 200, 150);
+        let at = |x: usize, y: usize| distant[y * 200 + x];
+        assert!(!at(50, 40) && !at(68, 40) && at(69, 40) && !at(50, 58) && at(50, 59) && at(64, 54));
+        assert!(!at(199, 18) && at(199, 19) && at(180, 0) && !at(182, 0));
+        let is_inside = |x: f64, y: f64| (x - 50.0).hypot(y - 40.0) <= 18.0 || (x - 199.0).hypot(y) <= 18.0;
+        assert!((0..200 * 150).all(|cell| distant[cell] != is_inside((cell % 200) as f64, (cell / 200) as f64)));
+        assert!(distant_cells(&[], 10, 10).iter().all(|distant| !distant));
+    }
 }

@@ -23,7 +23,7 @@ pub(super) fn write_table_plot(plot: &Plot, output: &Path, run: &Run) -> Result<
     let terms = vec![MemoryTerm::new("drawing", DRAWING_BYTES, "")];
     let points = Points::read_coloured_by(&table, plot, &axes, colour.as_deref(), terms, run)?;
     let name = plot.model.display().to_string();
-    write_scatter(axes, &points, colour, (name.clone(), vec![("table", name)]), output)
+    write_scatter(axes, &points, colour, (name.clone(), vec![("table", name)]), plot, output)
 }
 
 /// Returns the column that colours the rows of a table; by default, predicted labels.
@@ -90,7 +90,7 @@ pub(super) fn write_component_plot(
         .retain_mut(|drawn| scores.get(&drawn.key).map(|scores| drawn.coordinates = [scores[x], scores[y]]).is_some());
     points.set_ranges_from_drawn_rows();
     let axes = [x, y].map(|component| format!("{COMPONENT_PREFIX}{component}"));
-    write_scatter(axes, &points, plot.colour.clone(), describe_model(predictor.metadata(), plot), output)
+    write_scatter(axes, &points, plot.colour.clone(), describe_model(predictor.metadata(), plot), plot, output)
 }
 
 /// Returns the scores of the rows that are drawn, by row key.
@@ -118,10 +118,12 @@ fn write_scatter(
     points: &Points,
     colour: Option<String>,
     description: PageDescription,
+    plot: &Plot,
     output: &Path,
 ) -> Result<PlotReport> {
     let quantity = colour.unwrap_or_default();
-    let picture = Picture { bounds: points.padded_ranges(), quantity, ..Picture::new(&axis_names, points) };
+    let picture =
+        Picture { bounds: points.padded_ranges(), quantity, ..Picture::new(&axis_names, points, plot.layout()?) };
     write(&picture, description, output)?;
     Ok(PlotReport::new(axis_names, points, Vec::new(), output))
 }

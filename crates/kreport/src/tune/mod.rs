@@ -1,5 +1,6 @@
 //! The report of a search: JSON, the rows of the table of kernels, and text.
 
+mod page;
 mod text;
 
 use crate::fit::{FitReport, ResourceReport};

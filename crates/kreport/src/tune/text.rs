@@ -2,8 +2,6 @@
 
 use super::{TuneReport, TuneRow};
 use crate::evaluate::{percent_with_error, with_error};
-use crate::fit::FitReport;
-use crate::page::{self, Page, Section};
 use crate::table::{
     self, Align, AlignedTable, Grid, format_count, number, optional_number, percent, rounded_kernel, shortest_number,
 };
@@ -15,7 +13,7 @@ use std::{collections::HashSet, fmt};
 impl TuneReport {
     /// Returns a grid of the score of every kernel on every sample, with the last score of the
     /// winner marked; `None` if no kernels were compared.
-    fn score_grid(&self) -> Option<Grid> {
+    pub(super) fn score_grid(&self) -> Option<Grid> {
         let score = |row: &TuneRow| match self.score {
             Score::Cv => row.cell.cv_mse,
             Score::Gcv => row.cell.gcv,
@@ -50,7 +48,7 @@ impl TuneReport {
 
     /// Returns a table of the solvers that were tried, with their mean error and its standard
     /// error over folds; `None` if fewer than two were tried.
-    fn leaderboard(&self) -> Option<AlignedTable> {
+    pub(super) fn leaderboard(&self) -> Option<AlignedTable> {
         let mut contenders: Vec<&ContenderReport> =
             self.contenders.iter().filter(|contender| contender.was_tried()).collect();
         if contenders.len() < 2 {
@@ -118,7 +116,7 @@ impl TuneReport {
     }
 
     /// Compares the default fit with the chosen fit, by the measure of the solvers.
-    fn format_default(&self) -> Option<String> {
+    pub(super) fn format_default(&self) -> Option<String> {
         let (default, chosen) = (self.default_score.as_ref()?, self.test.as_ref()?);
         let format = |score: &HeldOutScore| match (self.task, self.measure) {
             (Task::Regression, _) => Some(format_rmse(score)),
@@ -140,7 +138,7 @@ impl TuneReport {
     }
 
     /// Formats the error on the test rows.
-    fn format_test_error(&self) -> Option<String> {
+    pub(super) fn format_test_error(&self) -> Option<String> {
         let score = self.test.as_ref()?;
         let (rows, training_rows) = (format_count(score.rows), format_count(score.training_rows));
         let rank = format_count(score.rank as u64);
@@ -152,7 +150,7 @@ impl TuneReport {
     }
 
     /// Formats the error over outer folds.
-    fn format_outer_error(&self) -> Option<String> {
+    pub(super) fn format_outer_error(&self) -> Option<String> {
         let score = self.outer_score.as_ref()?;
         let (rows, folds) = (format_count(score.rows), score.outer_folds.unwrap_or(1));
         Some(format!(
@@ -163,7 +161,7 @@ impl TuneReport {
 
     /// Describes the criteria (the folds, and the measure of the solvers), with reasons and
     /// alternatives.
-    fn criteria(&self) -> Vec<(&'static str, String)> {
+    pub(super) fn criteria(&self) -> Vec<(&'static str, String)> {
         let folds = match (self.target_correlation, self.folds.parse::<usize>()) {
             (Some(correlation), _) => format!(
                 "{} (contiguous folds), because consecutive rows have similar targets (correlation {correlation:.2})",
@@ -190,7 +188,7 @@ impl TuneReport {
     }
 
     /// Formats the errors on new rows of other kinds.
-    fn other_row_errors(&self) -> impl Iterator<Item = String> {
+    pub(super) fn other_row_errors(&self) -> impl Iterator<Item = String> {
         self.shift_scores.iter().map(|ShiftScore { rows, folds, score, .. }| {
             let folds_note = folds
                 .as_ref()
@@ -200,7 +198,7 @@ impl TuneReport {
     }
 
     /// If the choice is not the row with the lowest error, explains why.
-    fn reasons(&self) -> Vec<String> {
+    pub(super) fn reasons(&self) -> Vec<String> {
         let score = |row: &TuneRow| row.cell.cv_mse.filter(|_| row.best && self.score == Score::Cv);
         let winner = self.rows.iter().rfind(|row| row.kept);
         let winner_row =
@@ -218,13 +216,13 @@ impl TuneReport {
     }
 
     /// Returns the title of the table of solvers.
-    fn leaderboard_title(&self) -> String {
+    pub(super) fn leaderboard_title(&self) -> String {
         let star = self.star("* chosen: the lowest mean of those on all folds");
         format!("{} of each solver on folds of the sample, ± standard error over folds ({star})", self.measure_name())
     }
 
     /// Returns the title of the grid of kernels.
-    fn grid_title(&self) -> String {
+    pub(super) fn grid_title(&self) -> String {
         let score_description = match self.score {
             Score::Cv if !self.learned_rounds.is_empty() => {
                 return "lowest cross-validated mse of each kernel over its rounds".to_string();
@@ -234,33 +232,6 @@ impl TuneReport {
             Score::Alignment => "largest centred alignment with the target",
         };
         format!("{score_description} of each kernel over ranks and lambdas, on growing samples")
-    }
-
-    /// Returns the report as an HTML page: the criteria, the kernels, the solvers, and the fit.
-    pub fn page(&self) -> Page {
-        let facts =
-            self.criteria().into_iter().chain(self.format_test_error().map(|error| ("on held-out rows", error)));
-        let facts = facts.chain(self.format_outer_error().map(|error| ("over outer folds", error)));
-        let facts = facts.chain(self.format_default().map(|line| ("gain", line)));
-        let facts = facts.chain(self.other_row_errors().map(|other| ("new rows", other)));
-        let facts = facts.chain(self.reasons().into_iter().map(|why| ("why", why)));
-        let mut sections = vec![Section::new("Choice", page::fact_list(facts))];
-        let kernels_html = |grid: &Grid| page::grid_table(grid) + &page::note(&format!("The {}.", self.grid_title()));
-        sections.extend(self.score_grid().map(|grid| Section::new("Kernels", kernels_html(&grid))));
-        let note = || page::note(&format!("The {}.", self.leaderboard_title()));
-        sections.extend(
-            self.leaderboard()
-                .map(|table| Section::new("Solvers", page::html_table(&table.headings, &table.rows) + &note())),
-        );
-        let fit = self.fit.as_ref().map(FitReport::page).unwrap_or_default();
-        sections.extend(fit.sections);
-        Page {
-            title: format!("{} chosen", self.solver),
-            subtitle: fit.subtitle,
-            style: fit.style,
-            sections,
-            data: serde_json::to_value(self).unwrap_or_default(),
-        }
     }
 }
 

@@ -151,3 +151,73 @@ fn reasons_name_the_columns_with_the_largest_contributions() {
         assert!(reasons.starts_with(names[largest]) && reasons.matches("; ").count() == 1, "{line}: {row:?}");
     }
 }
+
+/// Returns the targets of the first `n` rows of [`table`].
+fn targets(n: usize) -> Vec<f64> {
+    let city = |i: usize| (uniform(i, 9).abs() * 2.999) as usize;
+    (0..n)
+        .map(|i| {
+            let x = [uniform(i, 0), uniform(i, 1), uniform(i, 2)];
+            (2.0 * x[0]).sin() * x[1] + city(i) as f64 * x[2] + x[1] * x[1]
+        })
+        .collect()
+}
+
+#[test]
+fn partial_dependence_is_the_mean_of_predictions_with_one_value() {
+    let (predictor, n) = (fit("gaussian(sigma=1.5)"), 180);
+    let selection = Selection { targets: vec!["y".to_string()], ..Selection::default() };
+    let selected = predictor.select(&table(n), selection).unwrap();
+    let effects = predictor.column_effects(&selected, &Run::new()).unwrap().unwrap();
+    assert_eq!((effects.rows, effects.loss_name, effects.columns.len()), (n, "rmse", 4));
+    let predict = |x: &[f64]| {
+        let mut out = [0.0];
+        predictor.predict(x, &mut out).unwrap();
+        out[0]
+    };
+    let squared_error = |x: &[f64], y: f64| (predict(x) - y).powi(2);
+    let targets = targets(n);
+    let mse = (0..n).map(|i| squared_error(&features(i), targets[i])).sum::<f64>() / n as f64;
+    assert!((effects.loss - mse.sqrt()).abs() < 1e-9, "{} {mse}", effects.loss);
+    for (range, name) in FEATURES.iter().zip(["x0", "city", "x1", "x2"]) {
+        let column = effects.columns.iter().find(|column| column.column == name).unwrap();
+        // all rows with the column of all rows: the expected loss under random exchanges
+        let exchanged = |i: usize, j: usize| {
+            let mut x = features(i);
+            x[range.clone()].copy_from_slice(&features(j)[range.clone()]);
+            squared_error(&x, targets[i])
+        };
+        let pairs = (0..n).flat_map(|i| (0..n).map(move |j| (i, j))).filter(|(i, j)| i != j);
+        let expected = (pairs.map(|(i, j)| exchanged(i, j)).sum::<f64>() / (n * (n - 1)) as f64).sqrt() - mse.sqrt();
+        let error = (column.increase - expected).abs();
+        assert!(error < 4.0 * column.standard_error, "{name}: {column:?}, expected {expected}");
+        for point in &column.dependence {
+            let value = match name {
+                "city" => {
+                    CITIES.iter().map(|city| f64::from(u8::from(Some(*city) == point.level.as_deref()))).collect()
+                }
+                _ => vec![point.value],
+            };
+            let mut curve: Vec<f64> = (0..n)
+                .map(|i| {
+                    let mut x = features(i);
+                    x[range.clone()].copy_from_slice(&value);
+                    predict(&x)
+                })
+                .collect();
+            let mean = curve.iter().sum::<f64>() / n as f64;
+            assert!((point.mean - mean).abs() < 1e-9, "{name}: {point:?}, expected {mean}");
+            curve.sort_by(f64::total_cmp);
+            let below = curve.iter().filter(|value| **value < point.deciles.0 - 1e-9).count();
+            let above = curve.iter().filter(|value| **value > point.deciles.1 + 1e-9).count();
+            assert!((16..=18).contains(&below) && (16..=18).contains(&above), "{name}: {below} {above}");
+        }
+        assert_eq!(column.dependence.len(), if name == "city" { 3 } else { 20 }, "{name}");
+    }
+    let order: Vec<f64> = effects.columns.iter().map(|column| column.increase).collect();
+    assert!(order.windows(2).all(|pair| pair[0] >= pair[1]), "{order:?}");
+    // fewer rows say too little
+    let few =
+        predictor.select(&table(20), Selection { targets: vec!["y".to_string()], ..Selection::default() }).unwrap();
+    assert!(predictor.column_effects(&few, &Run::new()).unwrap().is_none());
+}

@@ -4,7 +4,7 @@ use super::{ShapleyExplainer, columns_of_features};
 use crate::predict::decision::ColumnGroup;
 use crate::predict::explanation::unscale;
 use crate::predict::{AnyPreparedModel, Extras, Predictor};
-use crate::{Error, Result, Task, model::match_precision};
+use crate::{Error, Result, Task, model::match_precision, score::LossSums};
 use kapprox::Real;
 use kstore::Workers;
 use std::ops::Range;
@@ -32,7 +32,19 @@ impl Predictor {
     /// Returns the names of the columns that have contributions.
     #[doc(hidden)]
     pub fn explained_columns(&self) -> Vec<String> {
-        match_precision!(AnyPreparedModel: &self.model, prepared => columns_of_features(prepared)).0
+        self.columns_of_features().0
+    }
+
+    /// Returns the columns of the table, and the range of each column's features.
+    pub(in crate::predict) fn columns_of_features(&self) -> (Vec<String>, Vec<Range<usize>>) {
+        match_precision!(AnyPreparedModel: &self.model, prepared => columns_of_features(prepared))
+    }
+
+    /// Returns the index of the output that predicts the first target: of several quantiles, the
+    /// level nearest to ½.
+    pub(in crate::predict) fn first_target_output(&self) -> usize {
+        let sums = self.metadata().loss.clone().map(|loss| LossSums::new(loss, self.output_count()));
+        sums.and_then(|sums| sums.central_outputs().next()).unwrap_or(0)
     }
 
     /// Rejects extras that need contributions which the model does not have.

@@ -101,6 +101,15 @@ fn precision_by_counting() {
     // the first positive at precision 1, the second among four rows
     assert!((few.average_precision().unwrap() - (1.0 + 2.0 / 4.0) / 2.0).abs() < 1e-15);
     assert_eq!(few.precision_curve(usize::MAX).unwrap(), [(0.5, 1.0), (0.5, 0.5), (1.0, 0.5), (1.0, 0.4)]);
+    // a negative row with the highest score is not a point (0, 0) of the curve
+    let negative_first = state(&[(6.0, false), (5.0, true), (4.0, false)], 9);
+    assert_eq!(negative_first.precision_curve(usize::MAX).unwrap(), [(1.0, 0.5), (1.0, 1.0 / 3.0)]);
+    // one of three rows, then two of three, has none, then all of the positives
+    let third = 1.0 / 3.0;
+    let gains = negative_first.gains_curve(usize::MAX).unwrap();
+    let expected = [(0.0, 0.0), (third, 0.0), (2.0 * third, 1.0), (1.0, 1.0)];
+    let is_near = |(a, b): (&(f64, f64), &(f64, f64))| (a.0 - b.0).abs() < 1e-12 && (a.1 - b.1).abs() < 1e-12;
+    assert!(gains.len() == 4 && gains.iter().zip(&expected).all(is_near), "{gains:?}");
     let precisions = [1.0, 2.0, 3.0, 4.0, 5.0].map(|k| few.precision_at(k).unwrap());
     assert_eq!(precisions, [1.0, 0.5, 1.5 / 3.0, 0.5, 0.4]);
     assert_eq!((few.precision_at(6.0), few.precision_at(0.0)), (None, None));

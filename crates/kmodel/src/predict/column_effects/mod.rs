@@ -1,0 +1,203 @@
+//! Importance and partial dependence of the columns of a model, on a sample of rows.
+//!
+//! The importance of a column is the mean increase of the loss if the values of the column are
+//! exchanged between the rows. The partial dependence of a column is the mean prediction of the
+//! rows if the column has one value in all of them; the quantiles over the rows show whether the
+//! column has the same effect in every row (individual conditional expectations). The features of a
+//! column, such as the levels of a category, change together.
+//!
+//! Both describe the model, not the world: rows with exchanged values may be impossible.
+//!
+//! References: Breiman, "Random forests", 2001; Friedman, "Greedy function approximation", 2001;
+//! Goldstein et al., "Peeking inside the black box", 2015.
+
+mod curve;
+mod sample;
+
+use super::Predictor;
+use crate::run::{Run, StageObserver};
+use crate::{Classes, Link, Result, Task};
+use kstore::{Label, SelectedTable};
+use sample::EffectSample;
+use std::ops::Range;
+
+/// Maximum number of rows, and of rows of the partial dependence.
+const MAX_ROWS: usize = 500;
+const MAX_DEPENDENCE_ROWS: usize = 200;
+/// Minimum number of rows: fewer rows say little about a column.
+const MIN_ROWS: usize = 30;
+/// Maximum number of predictions for the importance of all columns.
+const MAX_PREDICTIONS: usize = 200_000;
+/// Number of exchanges between the rows.
+const EXCHANGES: usize = 3;
+/// Number of columns with a partial dependence: the most important ones.
+const MAX_DEPENDENCE_COLUMNS: usize = 6;
+
+/// How the predictions of a model depend on each column, on a sample of rows.
+#[doc(hidden)]
+#[derive(Clone, Debug)]
+pub struct ColumnEffects {
+    /// Number of rows of the sample.
+    pub rows: usize,
+    /// Name of the loss: `rmse`, `log-loss` or `error rate`.
+    pub loss_name: &'static str,
+    /// Loss on the rows of the sample.
+    pub loss: f64,
+    /// Class whose probability or score the partial dependence shows; `None` for numbers.
+    pub class: Option<Label>,
+    /// The columns by descending importance.
+    pub columns: Vec<ColumnEffect>,
+}
+
+/// The effect of one column.
+#[doc(hidden)]
+#[derive(Clone, Debug)]
+pub struct ColumnEffect {
+    /// Name of the column.
+    pub column: String,
+    /// Increase of the loss if the values of the column are exchanged between rows.
+    pub increase: f64,
+    /// Standard error of the increase over rows.
+    pub standard_error: f64,
+    /// Partial dependence, by ascending value or by level; empty for columns of little importance,
+    /// and for columns without a single value, such as dates.
+    pub dependence: Vec<DependencePoint>,
+}
+
+/// The predictions if a column has one value in all rows.
+#[doc(hidden)]
+#[derive(Clone, Debug, PartialEq)]
+pub struct DependencePoint {
+    /// Value of the column; the number of the level, for a category.
+    pub value: f64,
+    /// Level of a category; `None` for a number.
+    pub level: Option<String>,
+    /// Mean prediction of the rows.
+    pub mean: f64,
+    /// Lower and upper decile of the predictions over the rows.
+    pub deciles: (f64, f64),
+}
+
+/// The number that a prediction is reduced to: for the loss, and for the partial dependence.
+struct Outcome<'a> {
+    predictor: &'a Predictor,
+    classes: Option<Classes>,
+    link: Option<&'a Link>,
+    /// Output of the first target.
+    output: usize,
+    class: Option<usize>,
+}
+
+impl Outcome<'_> {
+    /// Returns the loss of a prediction: squared error, log-loss, or 1 for the wrong class.
+    fn loss(&self, scores: &[f64], truth: f64) -> f64 {
+        match (self.class, self.link) {
+            (None, _) => (scores[self.output] - truth).powi(2),
+            (Some(_), Some(link)) => link.log_loss(scores, truth as usize),
+            (Some(_), None) => {
+                let decided = self.classes.as_ref().map(|classes| classes.decide(scores.iter().copied()));
+                if decided == Some(truth as usize) { 0.0 } else { 1.0 }
+            }
+        }
+    }
+
+    /// Returns the number that the partial dependence shows; `None` for scores of pairs of classes.
+    fn shown(&self, scores: &[f64], probabilities: &mut Vec<f64>) -> Option<f64> {
+        match (self.class, self.link) {
+            (None, _) => scores.get(self.output).copied(),
+            (Some(class), Some(link)) => {
+                link.probabilities(scores, probabilities);
+                probabilities.get(class).copied()
+            }
+            (Some(class), None) if scores.len() == 1 => Some(crate::score::orient_score(scores[0], class)),
+            (Some(_), None) if self.predictor.metadata().one_vs_one => None,
+            (Some(class), None) => scores.get(class).copied(),
+        }
+    }
+
+    /// Converts a mean loss, and its standard error, to the reported unit.
+    fn in_units(&self, mean: f64, standard_error: f64) -> (f64, f64) {
+        match self.class {
+            None => (mean.sqrt(), if mean > 0.0 { standard_error / (2.0 * mean.sqrt()) } else { 0.0 }),
+            Some(_) => (mean, standard_error),
+        }
+    }
+}
+
+impl Predictor {
+    /// Computes importance and partial dependence of the columns from a sample of the selected
+    /// rows, which have the target. `None` for rankings, outlier detectors and sparse rows, for
+    /// fewer than 30 rows, and for columns so many that the sample would be smaller.
+    ///
+    /// *Cost*: one pass over the rows, and at most 250,000 predictions. *Bytes*: the rows of the
+    /// sample, twice per thread, and the model.
+    ///
+    /// # Errors
+    /// A sample that exceeds the memory budget; errors of reading and of predictions.
+    #[doc(hidden)]
+    pub fn column_effects(&self, selected: &SelectedTable, run: &Run<'_>) -> Result<Option<ColumnEffects>> {
+        let metadata = self.metadata();
+        if !matches!(metadata.task, Task::Regression | Task::Classification) || metadata.sparse_shape().is_some() {
+            return Ok(None);
+        }
+        let (names, features) = self.columns_of_features();
+        let max_rows = MAX_ROWS.min(MAX_PREDICTIONS / (EXCHANGES * names.len().max(1)));
+        if max_rows < MIN_ROWS {
+            return Ok(None);
+        }
+        let sample = EffectSample::read(self, selected, max_rows, run)?;
+        if sample.rows() < MIN_ROWS {
+            return Ok(None);
+        }
+        let outcome = Outcome {
+            predictor: self,
+            classes: self.decision_classes(),
+            link: metadata.link.as_ref(),
+            output: self.first_target_output(),
+            class: (metadata.task == Task::Classification).then(|| self.shown_class(&sample)),
+        };
+        let recorder = run.stage_recorder();
+        let stage = recorder.start_stage("column effects", None);
+        let mut scores = vec![0.0; sample.rows() * self.output_count()];
+        self.predict(&sample.x, &mut scores)?;
+        let losses = sample.losses(&outcome, &scores);
+        let (loss, _) = outcome.in_units(sample.mean(&losses), 0.0);
+        let mut effects: Vec<_> = features.iter().map(|range| (range.clone(), Ok((0.0, 0.0)))).collect();
+        run.workers().for_each(effects.iter_mut().collect(), |(range, effect)| {
+            *effect = sample.importance(self, &outcome, range.clone(), &losses);
+        });
+        let mut columns = Vec::new();
+        for ((range, effect), name) in effects.into_iter().zip(names) {
+            let (increase, standard_error) = effect?;
+            columns.push((range, ColumnEffect { column: name, increase, standard_error, dependence: Vec::new() }));
+        }
+        columns.sort_by(|a, b| b.1.increase.total_cmp(&a.1.increase).then_with(|| a.1.column.cmp(&b.1.column)));
+        for (range, column) in columns.iter_mut().take(MAX_DEPENDENCE_COLUMNS) {
+            column.dependence = curve::dependence(self, &outcome, &sample, range.clone())?;
+        }
+        drop(stage);
+        Ok(Some(ColumnEffects {
+            rows: sample.rows(),
+            loss_name: match (outcome.class, outcome.link) {
+                (None, _) => "rmse",
+                (Some(_), Some(_)) => "log-loss",
+                (Some(_), None) => "error rate",
+            },
+            loss,
+            class: outcome.class.and_then(|class| metadata.classes.get(class).cloned()),
+            columns: columns.into_iter().map(|(_, column)| column).collect(),
+        }))
+    }
+
+    /// Returns the class whose score is shown: the positive one of two, otherwise the most frequent
+    /// class of the sample.
+    fn shown_class(&self, sample: &EffectSample) -> usize {
+        let class_count = self.metadata().classes.len();
+        let count = |class: usize| sample.truths.iter().filter(|truth| **truth == class as f64).count();
+        let is_more_frequent = |best: usize, class: usize| if count(class) > count(best) { class } else { best };
+        if class_count == 2 { self.rule.positive_class } else { (0..class_count).fold(0, is_more_frequent) }
+    }
+}
+
+/// The features of one column within a row.
+type FeatureRange = Range<usize>;

@@ -1,0 +1,108 @@
+//! Importance and partial dependence of the columns.
+
+use crate::page::{self, Axis, Chart, DataPoint, MAX_FEATURES, Section, Series, extent};
+use crate::table::{format_count, number};
+use ksolve::predict::{ColumnEffect, ColumnEffects, DependencePoint};
+
+/// Returns the sections of the effects of columns.
+pub(super) fn sections(effects: &ColumnEffects) -> Vec<Section> {
+    let rows = format_count(effects.rows as u64);
+    let mut importance: Vec<(String, f64, String)> = effects
+        .columns
+        .iter()
+        .map(|ColumnEffect { column, increase, standard_error, .. }| {
+            (column.clone(), *increase, format!("{} ± {}", number(*increase, 3), number(*standard_error, 2)))
+        })
+        .collect();
+    importance.truncate(MAX_FEATURES);
+    let loss = effects.loss_name;
+    let note = page::note(&format!(
+        "Increase of the {loss} ({} on these rows) if the values of the column are exchanged between rows, ± standard error over \
+         {rows} random rows. Columns that say the same share their importance.",
+        number(effects.loss, 4)
+    ));
+    let table = page::bar_table(["column", &format!("increase of {loss}")], &importance);
+    let mut sections = vec![Section::new("Importance of columns", table + &note)];
+    let shown = effects.columns.iter().enumerate().filter(|(_, column)| !column.dependence.is_empty());
+    let quantity = match &effects.class {
+        Some(class) if effects.loss_name == "log-loss" => format!("probability of {class}"),
+        Some(class) => format!("score of {class}"),
+        None => "predicted".to_string(),
+    };
+    // all charts have one vertical axis, so that flat effects look flat
+    let all_points = || effects.columns.iter().flat_map(|column| &column.dependence);
+    let heights: Vec<f64> = all_points().flat_map(|point| [point.deciles.0, point.deciles.1, point.mean]).collect();
+    let charts: Vec<Chart> = shown
+        .filter_map(|(i, column)| dependence_chart(i, column, &quantity, extent(heights.iter().copied())))
+        .collect();
+    if !charts.is_empty() {
+        let note = page::note(
+            "Line: mean prediction if the column has this value in all rows. Band: from the lower to the upper decile of the rows; a \
+             band that is not parallel to the line means that the effect depends on other columns. Numbers are shown between their \
+             2 % and 98 % quantiles; the levels of a category change together.",
+        );
+        sections.push(Section::new("Partial dependence", page::charts(&charts) + &note));
+    }
+    sections
+}
+
+fn dependence_chart(index: usize, effect: &ColumnEffect, quantity: &str, heights: (f64, f64)) -> Option<Chart> {
+    let levels: Vec<String> = effect.dependence.iter().filter_map(|point| point.level.clone()).collect();
+    let x = match &levels[..] {
+        [] => Axis::new(&effect.column, page::Scale::Linear, effect.dependence.iter().map(|point| point.value))?,
+        names => Axis::of_names(&effect.column, names),
+    };
+    let y = Axis::new(quantity, page::Scale::Linear, [heights.0, heights.1])?;
+    let mark = |point: &DependencePoint| {
+        let value = point.level.clone().unwrap_or_else(|| number(point.value, 4));
+        let note = format!("{} {value}", effect.column);
+        DataPoint { band: point.deciles, ..DataPoint::new((point.value, point.mean), note) }
+    };
+    let series = Series {
+        name: "mean, deciles".to_string(),
+        marks: effect.dependence.iter().map(mark).collect(),
+        // levels have no order, so that a line between them would mean nothing
+        spread: if levels.is_empty() { page::Spread::Band } else { page::Spread::ErrorBars },
+        ..Series::default()
+    };
+    Some(Chart { series: vec![series], ..Chart::new(format!("effect-{index}"), effect.column.clone(), x, y) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_have_bars_and_the_first_ones_charts() {
+        let point = |value: f64, level: Option<&str>| DependencePoint {
+            value,
+            level: level.map(String::from),
+            mean: 0.5,
+            deciles: (0.25, 0.75),
+        };
+        let column = |name: &str, increase: f64, dependence: Vec<DependencePoint>| ColumnEffect {
+            column: name.to_string(),
+            increase,
+            standard_error: 0.01,
+            dependence,
+        };
+        let effects = ColumnEffects {
+            rows: 200,
+            loss_name: "log-loss",
+            loss: 0.3,
+            class: Some(kstore::Label::Text("yes".into())),
+            columns: vec![
+                column("<age>", 0.2, vec![point(20.0, None), point(60.0, None)]),
+                column("city", 0.1, vec![point(0.0, Some("Bonn")), point(1.0, Some("Ulm"))]),
+                column("noise", -0.001, Vec::new()),
+            ],
+        };
+        let sections = sections(&effects);
+        let [importance, dependence] = &sections[..] else { panic!() };
+        assert!(importance.body.contains("&lt;age&gt;</th><td>0.200 ± 0.010</td>"), "{}", importance.body);
+        assert!(importance.body.contains("width=\"0.0\""), "a negative importance has no bar");
+        let body = &dependence.body;
+        assert_eq!((body.matches("class=\"band c0\"").count(), body.matches("class=\"error c0\"").count()), (1, 1));
+        assert!(body.contains(">Ulm</text>") && body.contains(">probability of yes</text>"), "{body}");
+    }
+}
