@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent
 logging.disable(logging.WARNING)
 
 
-@pytest.mark.parametrize("module", [_embeddings, _research, _supervised, _tune, _unsupervised, _views], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [_distances, _embeddings, _research, _supervised, _tune, _unsupervised, _views], ids=lambda module: module.__name__)
 def test_examples_in_docstrings(module):
     result = doctest.testmod(module)
     assert result.attempted > 3 and result.failed == 0

@@ -10,6 +10,7 @@ mod categories;
 mod cli;
 mod curve;
 mod faults;
+mod distances;
 mod features;
 mod fit;
 #[cfg(unix)]
