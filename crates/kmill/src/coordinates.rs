@@ -103,7 +103,7 @@ impl std::fmt::Display for CoordinatesReport {
         ));
         let trace_error = number(self.trace_error, 3);
         match &self.spectrum {
-            Some(SpectrumReport { summary, positive_fraction }) => {
+            Some(spectrum) => {
                 let part = |fraction: f64, count: usize, name: &str, extreme: f64| {
                     format!(
                         "{} of the sum of absolute eigenvalues; {} eigenvalues, the {name} {}",
@@ -112,13 +112,11 @@ impl std::fmt::Display for CoordinatesReport {
                         number(extreme, 4)
                     )
                 };
-                lines.push((
-                    "positive part",
-                    part(*positive_fraction, summary.positive_count, "largest", summary.largest),
-                ));
-                if summary.negative_count > 0 {
-                    let negative = 1.0 - positive_fraction;
-                    lines.push(("negative part", part(negative, summary.negative_count, "smallest", summary.smallest)));
+                let (positive, count) = (spectrum.positive_fraction, spectrum.positive_count);
+                lines.push(("positive part", part(positive, count, "largest", spectrum.largest)));
+                if spectrum.negative_count > 0 {
+                    let (negative, count) = (1.0 - positive, spectrum.negative_count);
+                    lines.push(("negative part", part(negative, count, "smallest", spectrum.smallest)));
                 }
                 lines.push(("certificate", format!("relative trace error {trace_error} of the positive part")));
             }

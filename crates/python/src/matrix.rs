@@ -130,7 +130,7 @@ pub(crate) fn landmark_scaling(
 ) -> PyResult<(Model, String)> {
     let kind: MatrixKind = of.parse().map_err(to_py_err)?;
     let (values, m) = (matrix.as_slice()?.to_vec(), matrix.as_array().ncols());
-    let fit = || {
+    let fit = || -> ksolve::Result<_> {
         let row_count = values.len() / m.max(1);
         let table = Table::from_rows(&values, m, &vec![0.0; row_count])?;
         let selected = table.select(&Selection { features: vec!["x*".to_string()], ..Selection::default() })?;

@@ -36,7 +36,7 @@ pub struct PositivePart {
 
 /// The eigenvalues of a symmetric matrix by their signs.
 #[doc(hidden)]
-#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SpectrumSummary {
     /// Number of eigenvalues that are positive beyond rounding.
     pub positive_count: usize,

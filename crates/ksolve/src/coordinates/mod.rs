@@ -37,6 +37,7 @@ mod scaling;
 
 pub use crate::model::MatrixKind;
 
+use crate::request::StageObserver;
 use crate::{Error, Model, Result, job::Run};
 use kapprox::matrix::SpectrumSummary;
 use kstore::{MemoryPlan, ReadSettings, RowSource, SelectedTable, Workers};
@@ -83,21 +84,32 @@ impl CoordinateModel {
     }
 }
 
-/// The eigenvalues of K, and the fraction of its positive part.
+/// The eigenvalues of K, for a report.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 pub struct SpectrumReport {
-    /// Numbers and sums of the positive and negative eigenvalues.
-    #[serde(flatten)]
-    pub summary: SpectrumSummary,
+    /// Number of positive eigenvalues.
+    pub positive_count: usize,
+    /// Number of negative eigenvalues.
+    pub negative_count: usize,
+    /// Sum of the positive eigenvalues.
+    pub positive_sum: f64,
+    /// Sum of the absolute values of the negative eigenvalues.
+    pub negative_sum: f64,
     /// Sum of the positive eigenvalues, as a fraction of the sum of all absolute eigenvalues.
     pub positive_fraction: f64,
+    /// Largest eigenvalue.
+    pub largest: f64,
+    /// Smallest eigenvalue.
+    pub smallest: f64,
 }
 
 impl SpectrumReport {
     /// Returns the report of a summary.
     pub fn new(summary: SpectrumSummary) -> Self {
-        Self { summary, positive_fraction: summary.positive_fraction() }
+        let SpectrumSummary { positive_count, negative_count, positive_sum, negative_sum, largest, smallest } = summary;
+        let positive_fraction = summary.positive_fraction();
+        Self { positive_count, negative_count, positive_sum, negative_sum, positive_fraction, largest, smallest }
     }
 }
 

@@ -4,7 +4,7 @@ use super::matrix::SquareMatrix;
 use super::{CoordinateModel, CoordinateOptions, MatrixKind};
 use crate::linalg::cholesky::factor_parallel;
 use crate::model::{Basis, BasisTransform, FEATURES_SOLVER};
-use crate::{Certificate, Error, Intercept, Model, ModelMetadata, Result, Task};
+use crate::{Certificate, Intercept, Model, ModelMetadata, Result, Task};
 use faer::{Mat, linalg::triangular_solve::solve_lower_triangular_in_place};
 use kapprox::matrix::{FnEntries, PartialCholesky, PsdMatrix, SquaredDistances, rpcholesky};
 use kstore::{MemoryPlan, Scaler, SelectedTable, Workers};

@@ -81,7 +81,8 @@ class LandmarkMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
     Notes
     -----
-    The objects may be a list, such as of texts or graphs, or an array with a row per object. The estimator can be pickled if ``metric`` can.
+    The objects may be a list, such as of texts or graphs, or an array with a row per object. The estimator can be pickled if ``metric``
+    can.
 
     References
     ----------
@@ -211,7 +212,8 @@ class LandmarkMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         invalid = ~np.isfinite(values) if self.of == "kernel" else ~((values >= 0.0) & np.isfinite(values))
         if invalid.any():
             row, column = np.argwhere(invalid)[0]
-            raise ValueError(f"distances must be finite and at least 0: object {first + row} has {values[row, column]} for landmark {column}")
+            raise ValueError(f"distances must be finite and at least 0: object {first + row} has {values[row, column]} for "
+                             f"landmark {column}")
         return self.model_.predict(np.ascontiguousarray(values))
 
     def save(self, path: str | os.PathLike[str]) -> None:
