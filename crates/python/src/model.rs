@@ -169,9 +169,11 @@ impl Model {
     fn linear<'py>(&self, py: Python<'py>) -> PyResult<Option<(Matrix<'py>, Bound<'py, PyArray1<f64>>)>> {
         let model = self.to_f64_model()?;
         let (scaler, (_, d, t)) = (&model.scaler, model.dims());
-        let is_nonlinear =
-            scaler.asinh || !scaler.knots.is_empty() || model.metric.is_some() || model.metadata.encoding.is_some()
-                || model.transform != BasisTransform::Identity;
+        let is_nonlinear = scaler.asinh
+            || !scaler.knots.is_empty()
+            || model.metric.is_some()
+            || model.metadata.encoding.is_some()
+            || model.transform != BasisTransform::Identity;
         let Some((points, _)) =
             model.basis.landmarks().filter(|_| model.metadata.kernel == "linear()" && !is_nonlinear)
         else {

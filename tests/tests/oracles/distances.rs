@@ -54,7 +54,8 @@ fn positive_part(matrix: &Mat<f64>, count: usize) -> (Mat<f64>, Vec<f64>) {
     let mut order: Vec<usize> = (0..n).collect();
     order.sort_by(|a, b| values[*b].total_cmp(&values[*a]));
     let leading: Vec<usize> = order.iter().copied().take(count).filter(|k| values[*k] > 0.0).collect();
-    let part = Mat::from_fn(n, n, |i, j| leading.iter().map(|k| values[*k] * vectors[(i, *k)] * vectors[(j, *k)]).sum());
+    let part =
+        Mat::from_fn(n, n, |i, j| leading.iter().map(|k| values[*k] * vectors[(i, *k)] * vectors[(j, *k)]).sum());
     (part, order.into_iter().map(|k| values[k]).collect())
 }
 
@@ -133,16 +134,15 @@ fn edit_distances_have_the_coordinates_of_their_positive_part() {
     }
 }
 
-/// The path lengths in a cycle of n points have a circulant matrix, whose eigenvalues are a discrete
-/// Fourier transform.
+/// The path lengths in a cycle of n points have a circulant matrix, whose eigenvalues are a
+/// discrete Fourier transform.
 #[test]
 fn distances_along_a_cycle_have_the_eigenvalues_of_a_circulant_matrix() {
     let n = 12usize;
     let along = |i: usize| i.min(n - i) as f64;
     let d = Mat::from_fn(n, n, |i, j| along(i.abs_diff(j)));
     let frequency = |k: usize, i: usize| (2.0 * std::f64::consts::PI * (k * i) as f64 / n as f64).cos();
-    let values: Vec<f64> =
-        (1..n).map(|k| (0..n).map(|i| -0.5 * along(i) * along(i) * frequency(k, i)).sum()).collect();
+    let values: Vec<f64> = (1..n).map(|k| (0..n).map(|i| -0.5 * along(i) * along(i) * frequency(k, i)).sum()).collect();
     let fitted = coordinates(&selected(&d), &options(n), &Run::new()).unwrap();
     let summary = spectrum(&fitted);
     let sum = |sign: f64| values.iter().map(|value| (sign * value).max(0.0)).sum::<f64>();

@@ -15,8 +15,8 @@ const EIGENVALUE_TOLERANCE: f64 = 16.0 * f64::EPSILON;
 /// inner products B₊ = VΛ₊Vᵀ. This positive part is the positive semi-definite matrix that is
 /// nearest to B in the Frobenius norm. If B = −½HDH for squared distances D and H = I − 11ᵀ/m, this
 /// is classical scaling. The distances are Euclidean if and only if B has no negative eigenvalue.
-/// Otherwise no points have these distances, and the positive part describes the points of classical
-/// scaling.
+/// Otherwise no points have these distances, and the positive part describes the points of
+/// classical scaling.
 ///
 /// *Cost*: 9m³ flops and about 40m² bytes, on the calling thread.
 ///
@@ -129,13 +129,12 @@ impl PositivePart {
         let scales: Vec<f64> =
             indices.iter().map(|j| sign_of_largest(vectors.as_ref(), *j) / values[*j].sqrt()).collect();
         let offsets: Vec<f64> = indices.iter().map(|j| offset(vectors.col(*j))).collect();
-        let weights =
-            Mat::from_fn(m, indices.len(), |i, q| scales[q] * (vectors[(i, indices[q])] - offsets[q]));
+        let weights = Mat::from_fn(m, indices.len(), |i, q| scales[q] * (vectors[(i, indices[q])] - offsets[q]));
         Ok(Self { weights, eigenvalues: indices.iter().map(|j| values[*j]).collect(), spectrum })
     }
 
-    /// Returns the sum of the positive eigenvalues without a coordinate, as a fraction of the sum of
-    /// all positive eigenvalues.
+    /// Returns the sum of the positive eigenvalues without a coordinate, as a fraction of the sum
+    /// of all positive eigenvalues.
     pub fn trace_error(&self) -> f64 {
         let kept_sum: f64 = self.eigenvalues.iter().sum();
         let positive_sum = self.spectrum.positive_sum;

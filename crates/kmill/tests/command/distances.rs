@@ -29,7 +29,8 @@ fn the_report_says_that_distances_are_not_euclidean() {
     assert!((number("positive_fraction") - fraction).abs() < 1e-12 && (0.5..0.99).contains(&fraction), "{spectrum}");
     assert_eq!(spectrum["positive_count"].as_u64().unwrap() + spectrum["negative_count"].as_u64().unwrap(), 44);
     let line = "coordinates d.csv --features d* --rank 4 -o p.csv --keep id";
-    let output = Command::new(env!("CARGO_BIN_EXE_kmill")).current_dir(at).args(line.split_whitespace()).output().unwrap();
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_kmill")).current_dir(at).args(line.split_whitespace()).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     for part in ["not Euclidean; the coordinates are those of the positive part", "negative part", "smallest -"] {
         assert!(text.contains(part), "{text}");
@@ -102,7 +103,10 @@ fn invalid_distances_are_rejected_with_a_remedy() {
         assert!(code == 1 && stderr.contains(why) && !at.join("q.csv").exists(), "{landmarks}: {stderr}");
     }
     for (line, why) in [
-        ("coordinates to.csv --landmarks good.csv -o q.csv", "row 4 (counted from 0) of to.csv: a distance is negative"),
+        (
+            "coordinates to.csv --landmarks good.csv -o q.csv",
+            "row 4 (counted from 0) of to.csv: a distance is negative",
+        ),
         ("coordinates to.csv -o q.csv", "for distances to a few objects only, use --landmarks"),
         ("coordinates to.csv --landmarks good.csv -o good.csv", "good.csv"),
         ("coordinates asymmetric.csv -o q.csv", "expected a symmetric matrix"),

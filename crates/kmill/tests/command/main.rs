@@ -9,8 +9,8 @@ mod budget;
 mod categories;
 mod cli;
 mod curve;
-mod faults;
 mod distances;
+mod faults;
 mod features;
 mod fit;
 #[cfg(unix)]

@@ -56,9 +56,7 @@ pub(super) fn read_matrix(
             if values.len() > n * n { format!("more than {n}") } else { (values.len() / n.max(1)).to_string() };
         let remedy = match option {
             "landmarks" => "pass a row of distances to all landmarks for each landmark, in the order of the columns",
-            _ => {
-                "select its columns, in the order of the rows; for distances to a few objects only, use `landmarks`"
-            }
+            _ => "select its columns, in the order of the rows; for distances to a few objects only, use `landmarks`",
         };
         let why = format!("the matrix has {n} columns and {row_count_text} rows, but must be square; {remedy}");
         return Err(Error::option(option, format!("{n} columns"), why));
@@ -91,8 +89,9 @@ fn check_entries(matrix: &SquareMatrix, names: &[String]) -> Result<(), (String,
         let why = format!("the largest number, {max_abs_entry:e}, is too large; divide all numbers by a constant");
         return Err((names[0].clone(), why));
     }
-    let is_asymmetric =
-        |(i, j): &(usize, usize)| (matrix.entry(*i, *j) - matrix.entry(*j, *i)).abs() > SYMMETRY_TOLERANCE * max_abs_entry;
+    let is_asymmetric = |(i, j): &(usize, usize)| {
+        (matrix.entry(*i, *j) - matrix.entry(*j, *i)).abs() > SYMMETRY_TOLERANCE * max_abs_entry
+    };
     if let Some((i, j)) = (0..n).flat_map(|i| (0..i).map(move |j| (i, j))).find(is_asymmetric) {
         let (entry_ij, entry_ji) = (matrix.entry(i, j), matrix.entry(j, i));
         let why = format!(
@@ -100,7 +99,8 @@ fn check_entries(matrix: &SquareMatrix, names: &[String]) -> Result<(), (String,
         );
         return Err((names[j].clone(), why));
     }
-    let is_apart_from_itself = |i: &usize| is_distance && matrix.entry(*i, *i).abs() > SYMMETRY_TOLERANCE * max_abs_entry;
+    let is_apart_from_itself =
+        |i: &usize| is_distance && matrix.entry(*i, *i).abs() > SYMMETRY_TOLERANCE * max_abs_entry;
     if let Some(i) = (0..n).find(is_apart_from_itself) {
         let why = format!(
             "row {i} has {} for object {i}, but the distance of an object from itself is 0; put the rows in the order of the columns, or use `of` kernel if the numbers are kernel values",

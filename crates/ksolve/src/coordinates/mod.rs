@@ -14,12 +14,13 @@
 //!
 //! Distances need not be Euclidean: geodesic, edit and alignment distances are often not. Then K is
 //! indefinite, and the coordinates are those of its positive part: √λ_k v_k for the positive
-//! eigenvalues λ_k and eigenvectors v_k of K (classical scaling, [`kapprox::matrix::PositivePart`]).
-//! The result contains the sums of the positive and negative eigenvalues.
+//! eigenvalues λ_k and eigenvectors v_k of K (classical scaling,
+//! [`kapprox::matrix::PositivePart`]). The result contains the sums of the positive and negative
+//! eigenvalues.
 //!
 //! If a table has the distances of n objects to m landmarks only, [`landmark_coordinates`] computes
-//! the positive part of the m x m matrix of the landmarks, and its model computes the coordinates of
-//! all objects (landmark multidimensional scaling).
+//! the positive part of the m x m matrix of the landmarks, and its model computes the coordinates
+//! of all objects (landmark multidimensional scaling).
 //!
 //! *Passes*: one. *Flops*: nr² for F, and 4n²r to check every entry of FFᵀ and to compute the
 //! model; n³/3 more if r coordinates are not enough for the tolerance. 9n³ for the positive part.
@@ -62,8 +63,8 @@ pub struct CoordinateOptions {
 pub struct CoordinateModel {
     /// Model whose outputs are the coordinates of a row.
     pub model: Model<f64>,
-    /// Indices of the pivot objects, in the order of selection; empty if the coordinates are those of
-    /// the positive part.
+    /// Indices of the pivot objects, in the order of selection; empty if the coordinates are those
+    /// of the positive part.
     pub pivots: Vec<u64>,
     /// Trace of the residual K − FFᵀ, relative to the trace of the kernel matrix K; for distances,
     /// an upper bound of this ratio. For the positive part of K, the exact ratio.
@@ -78,9 +79,8 @@ impl CoordinateModel {
     /// eigenvalue beyond the relative rounding error `tolerance`.
     #[doc(hidden)]
     pub fn is_euclidean(&self, tolerance: f64) -> bool {
-        self.spectrum.is_none_or(|spectrum| {
-            spectrum.negative_count == 0 || -spectrum.smallest <= tolerance * spectrum.largest
-        })
+        self.spectrum
+            .is_none_or(|spectrum| spectrum.negative_count == 0 || -spectrum.smallest <= tolerance * spectrum.largest)
     }
 }
 

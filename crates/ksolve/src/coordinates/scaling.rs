@@ -8,11 +8,12 @@ use faer::Mat;
 use kapprox::matrix::PositivePart;
 use kstore::{MemoryPlan, Scaler, SelectedTable, Workers};
 
-/// Returns coordinates from the leading positive eigenvalues. With squared distances Δ (m x m),
-/// their column means δ̄, and eigenvalues λ_k and eigenvectors v_k of −½HΔH, coordinate k of an object
-/// with squared distances δ to the m objects is −½ λ_k^(−½) v_kᵀ(δ − δ̄). With kernel values K and
-/// k instead, it is λ_k^(−½) v_kᵀk for the eigenvectors of K. `plan` is the memory plan of the
-/// matrix.
+/// Returns coordinates from the leading positive eigenvalues.
+///
+/// With squared distances Δ (m x m), their column means δ̄, and eigenvalues λ_k and eigenvectors
+/// v_k of −½HΔH, coordinate k of an object with squared distances δ to the m objects is
+/// −½ λ_k^(−½) v_kᵀ(δ − δ̄). With kernel values K and k instead, it is λ_k^(−½) v_kᵀk for the
+/// eigenvectors of K. `plan` is the memory plan of the matrix.
 pub(super) fn fit(
     selected: &SelectedTable,
     matrix: SquareMatrix,
