@@ -231,6 +231,34 @@ class _TwoViews(_Estimator):
     def get_feature_names_out(self, input_features: Any = ...) -> _Array: ...
     def set_output(self, *, transform: str | None = ...) -> Self: ...
 
+class LandmarkMDS:
+    landmarks_: Any
+    landmark_indices_: _Array
+    euclidean_: bool
+    spectrum_: dict[str, Any]
+    trace_error_: float
+    model_: Any
+    def __init__(
+        self,
+        n_components: int | None = ...,
+        *,
+        metric: Callable[..., Any] | str = ...,
+        n_landmarks: int = ...,
+        in_blocks: bool = ...,
+        of: str = ...,
+        tolerance: float = ...,
+        random_state: int | _RandomState | None = ...,
+        n_jobs: int | None = ...,
+    ) -> None: ...
+    def fit(self, X: Any, y: Any = ...) -> Self: ...
+    def transform(self, X: Any) -> _Floats: ...
+    def fit_transform(self, X: Any, y: Any = ...) -> _Floats: ...
+    def get_feature_names_out(self, input_features: Any = ...) -> _Array: ...
+    def set_output(self, *, transform: str | None = ...) -> Self: ...
+    def get_params(self, deep: bool = ...) -> dict[str, Any]: ...
+    def set_params(self, **params: Any) -> Self: ...
+    def save(self, path: _Path) -> None: ...
+
 class _Novelty(_Estimator):
     offset_: float
     def fit(self, X: _Rows, y: Any = ...) -> Self: ...
@@ -306,7 +334,7 @@ MORE = {
 
 
 def classes() -> list[type]:
-    """Returns the estimator classes, by name."""
+    """Returns the classes of estimators of rows, by name."""
     members = [getattr(kmill, name) for name in kmill.__all__]
     return [cls for cls in members if inspect.isclass(cls) and hasattr(cls, "_parameters")]
 

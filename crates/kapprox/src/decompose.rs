@@ -101,6 +101,13 @@ pub fn orthonormal_basis(mut a: Mat<f64>) -> (Mat<f64>, Vec<f64>) {
     (q, signs)
 }
 
+/// Returns the sign, +1 or −1, that makes the entry of largest magnitude of a column positive.
+#[doc(hidden)]
+pub fn sign_of_largest(vectors: MatRef<'_, f64>, column: usize) -> f64 {
+    let largest = vectors.col(column).iter().fold(0.0f64, |best, v| if v.abs() > best.abs() { *v } else { best });
+    if largest < 0.0 { -1.0 } else { 1.0 }
+}
+
 /// Returns the product A B.
 pub fn product(a: MatRef<'_, f64>, b: MatRef<'_, f64>) -> Mat<f64> {
     let mut out = Mat::zeros(a.nrows(), b.ncols());

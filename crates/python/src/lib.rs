@@ -41,6 +41,7 @@ fn _kmill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(model::model_of_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(curve::curve, module)?)?;
     module.add_function(wrap_pyfunction!(matrix::factor, module)?)?;
+    module.add_function(wrap_pyfunction!(matrix::landmark_scaling, module)?)?;
     module.add_function(wrap_pyfunction!(registry::grid, module)?)?;
     module.add_function(wrap_pyfunction!(registry::registries, module)?)
 }

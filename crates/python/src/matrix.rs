@@ -2,13 +2,16 @@
 //! determine coordinates of the rows.
 
 use crate::error::to_py_err;
+use crate::model::Model;
 use crate::run::{ResourceRequest, parse_json};
 use crate::watch::run_watched;
 use faer::MatMut;
 use kapprox::matrix::{PsdMatrix, rpcholesky};
-use ksolve::job::StageObserver;
-use kstore::Workers;
+use ksolve::AnyModel;
+use ksolve::coordinates::{CoordinateOptions, MatrixKind, landmark_coordinates};
+use ksolve::job::{Run, StageObserver};
 use kstore::pass::Observer;
+use kstore::{Selection, Table, Workers};
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -113,3 +116,32 @@ pub(crate) fn factor<'py>(
 
 /// The pivots, the factor F, the rows of F at the pivots, and the relative trace error.
 type Factor<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray2<f64>>, Bound<'py, PyArray2<f64>>, f64);
+
+/// Computes the model of landmark multidimensional scaling from the matrix of the distances, or
+/// kernel values, among the landmarks. Returns the model, and a report as JSON: whether the
+/// distances are Euclidean, the eigenvalues, and the relative trace error of the positive part.
+#[pyfunction]
+pub(crate) fn landmark_scaling(
+    py: Python<'_>,
+    matrix: PyReadonlyArray2<'_, f64>,
+    of: &str,
+    rank: usize,
+    tolerance: f64,
+) -> PyResult<(Model, String)> {
+    let kind: MatrixKind = of.parse().map_err(to_py_err)?;
+    let (values, m) = (matrix.as_slice()?.to_vec(), matrix.as_array().ncols());
+    let fit = || -> ksolve::Result<_> {
+        let row_count = values.len() / m.max(1);
+        let table = Table::from_rows(&values, m, &vec![0.0; row_count])?;
+        let selected = table.select(&Selection { features: vec!["x*".to_string()], ..Selection::default() })?;
+        let options = CoordinateOptions { kind, rank, tolerance, seed: 0 };
+        landmark_coordinates(&selected, &options, &Run::new())
+    };
+    let solution = py.detach(fit).map_err(to_py_err)?;
+    let report = serde_json::json!({
+        "trace_error": solution.trace_error,
+        "euclidean": solution.is_euclidean(tolerance),
+        "spectrum": solution.spectrum.map(ksolve::coordinates::SpectrumReport::new),
+    });
+    Ok((Model::new(AnyModel::F64(solution.model)).map_err(to_py_err)?, report.to_string()))
+}

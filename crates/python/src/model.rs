@@ -5,6 +5,7 @@ use crate::foreign::BorrowedArray;
 use crate::run::{ResourceRequest, parse_json};
 use crate::table::Table;
 use crate::watch::run_watched;
+use kmodel::model::BasisTransform;
 use ksolve::AnyModel;
 use ksolve::predict::{Extras, Predictor};
 use kstore::sparse::entries;
@@ -171,8 +172,11 @@ impl Model {
     fn linear<'py>(&self, py: Python<'py>) -> PyResult<Option<(Matrix<'py>, Bound<'py, PyArray1<f64>>)>> {
         let model = self.to_f64_model()?;
         let (scaler, (_, d, t)) = (&model.scaler, model.dims());
-        let is_nonlinear =
-            scaler.asinh || !scaler.knots.is_empty() || model.metric.is_some() || model.metadata.encoding.is_some();
+        let is_nonlinear = scaler.asinh
+            || !scaler.knots.is_empty()
+            || model.metric.is_some()
+            || model.metadata.encoding.is_some()
+            || model.transform != BasisTransform::Identity;
         let Some((points, _)) =
             model.basis.landmarks().filter(|_| model.metadata.kernel == "linear()" && !is_nonlinear)
         else {

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parent.parent
 logging.disable(logging.WARNING)
 
 
-MODULES = [_embeddings, _evaluate, _plot, _research, _supervised, _tune, _unsupervised, _views]
+MODULES = [_distances, _embeddings, _evaluate, _plot, _research, _supervised, _tune, _unsupervised, _views]
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)

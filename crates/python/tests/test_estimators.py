@@ -19,6 +19,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import kmill
 
+# objects of LandmarkMDS are not rows of numbers; see test_distances.py
 ESTIMATORS = [
     cls for cls in (getattr(kmill, name) for name in kmill.__all__) if hasattr(cls, "_parameters")
 ]

@@ -5,6 +5,7 @@ mod combination;
 mod components;
 mod curve;
 mod discriminants;
+mod distances;
 mod embeddings;
 mod exact;
 mod glm;

@@ -40,11 +40,14 @@ mod check;
 mod entries;
 mod growing_factor;
 mod pool;
+mod positive_part;
 mod squared_distances;
 
 pub use entries::{FnEntries, PsdMatrix};
 pub(crate) use growing_factor::GrowingFactor;
 pub(crate) use pool::{CandidatePool, MAX_POOL_ROWS, MIN_POOL_ROWS, sum_and_largest};
+#[doc(hidden)]
+pub use positive_part::{PositivePart, SpectrumSummary};
 pub use squared_distances::SquaredDistances;
 
 use crate::map::factor::PIVOT_FLOOR;

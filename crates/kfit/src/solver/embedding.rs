@@ -3,14 +3,9 @@
 use super::parameter::COMPONENTS;
 use super::{NamedValues, SolverProperties, reject_if};
 use crate::features::{FitData, SectionPoints};
-use crate::linalg::eigen::sign_of_largest;
 use crate::{Error, Result};
 use faer::Mat;
-use kapprox::{Real, decompose::symmetric_eigen, landmark::LandmarkSet};
-
-/// Eigenvalues below this fraction of the largest eigenvalue, times the number of landmarks, count
-/// as rounding errors.
-const EIGENVALUE_TOLERANCE: f64 = 16.0 * f64::EPSILON;
+use kapprox::{Real, landmark::LandmarkSet, matrix::PositivePart};
 
 /// Returns the properties of an embedding solver.
 ///
@@ -50,44 +45,23 @@ pub(super) struct ClassicalScaling {
 
 impl ClassicalScaling {
     pub(super) fn bytes(m: usize) -> usize {
-        m.saturating_mul(m).saturating_mul(5 * 8)
+        PositivePart::bytes(m)
     }
 
     /// Centres the rows and columns of the symmetric matrix `products` and computes its `q` leading
     /// eigenvectors. If the matrix has fewer than `q` positive eigenvalues, returns fewer
     /// coordinates and warns.
-    pub(super) fn new<T: Real>(mut products: Mat<f64>, q: usize, data: &FitData<'_, T>) -> Result<Self> {
-        let m = products.nrows();
-        let column_means: Vec<f64> = products.col_iter().map(|column| column.iter().sum::<f64>() / m as f64).collect();
-        let grand_mean = column_means.iter().sum::<f64>() / m as f64;
-        for j in 0..m {
-            (0..m).for_each(|i| products[(i, j)] += grand_mean - column_means[i] - column_means[j]);
-        }
-        let (values, vectors) = symmetric_eigen(products.as_ref())?;
-        let min_eigenvalue = EIGENVALUE_TOLERANCE * m as f64 * values[m - 1].max(0.0);
-        let leading_indices: Vec<usize> = (0..m)
-            .rev()
-            .take(q)
-            .take_while(|j| values[*j] > min_eigenvalue && values[*j] >= f64::MIN_POSITIVE)
-            .collect();
-        if leading_indices.is_empty() {
+    pub(super) fn new<T: Real>(products: Mat<f64>, q: usize, data: &FitData<'_, T>) -> Result<Self> {
+        let PositivePart { weights, eigenvalues, spectrum } = PositivePart::of_centred(products, q, 0.0)?;
+        if eigenvalues.is_empty() {
             return Err(Error::NoVariance);
         }
         data.warn_of_fewer_components(
             q,
-            leading_indices.len(),
+            eigenvalues.len(),
             "the distances between the landmarks have no further dimensions",
         );
-        let scales: Vec<f64> =
-            leading_indices.iter().map(|j| sign_of_largest(vectors.as_ref(), *j) / values[*j].sqrt()).collect();
-        let vector_means: Vec<f64> =
-            leading_indices.iter().map(|j| vectors.col(*j).iter().sum::<f64>() / m as f64).collect();
-        let weights = Mat::from_fn(m, leading_indices.len(), |i, q| {
-            scales[q] * (vectors[(i, leading_indices[q])] - vector_means[q])
-        });
-        let positive_sum: f64 = values.iter().filter(|value| **value > 0.0).sum();
-        let eigenvalues: Vec<f64> = leading_indices.iter().map(|j| values[*j]).collect();
-        let fractions = eigenvalues.iter().map(|value| value / positive_sum).collect();
+        let fractions = eigenvalues.iter().map(|value| value / spectrum.positive_sum).collect();
         Ok(Self { weights, eigenvalues, fractions })
     }
 

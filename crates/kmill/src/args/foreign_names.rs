@@ -44,7 +44,7 @@ const FOREIGN_OPTIONS: [(&str, &str); 21] = [
 const ABSENT_OPTIONS: [(&str, &str, &str); 4] = [
     (
         "coordinates",
-        "kernel scale metric map landmarks candidates precision categories hash times text",
+        "kernel scale metric map candidates precision categories hash times text",
         "the matrix contains the distances or kernel values, in f64; --of selects which",
     ),
     ("features herd test", "target weights folds task lambda combine", "it uses no target; kmill fit does"),

@@ -9,6 +9,7 @@ mod budget;
 mod categories;
 mod cli;
 mod curve;
+mod distances;
 mod faults;
 mod features;
 mod fit;

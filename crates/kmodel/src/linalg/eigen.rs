@@ -1,9 +1,10 @@
-//! Leading eigenvectors of a symmetric matrix, and their signs.
+//! Leading eigenvectors of a symmetric matrix.
 
 use super::strips::row_strips;
 use crate::Result;
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatMut, MatRef, Par};
+pub use kapprox::decompose::sign_of_largest;
 use kapprox::decompose::{orthonormal_basis, symmetric_eigen};
 use kstore::Workers;
 use kstore::key::{Purpose, Stream};
@@ -26,12 +27,6 @@ const TOLERANCE: f64 = 1e-14;
 
 /// Number of rows of a product that one thread computes at a time.
 const STRIP_ROWS: usize = 256;
-
-/// Returns the sign, +1 or −1, that makes the entry of largest magnitude of a column positive.
-pub fn sign_of_largest(vectors: MatRef<'_, f64>, column: usize) -> f64 {
-    let largest = vectors.col(column).iter().fold(0.0f64, |best, v| if v.abs() > best.abs() { *v } else { best });
-    if largest < 0.0 { -1.0 } else { 1.0 }
-}
 
 /// Returns the `count` largest eigenvalues, descending, and orthonormal eigenvectors (p x `count`)
 /// of a positive semi-definite matrix A (p x p, both triangles).

@@ -1,9 +1,10 @@
 //! The transformation of the basis functions of a model before their product with the coefficients.
 //!
-//! Every model is linear in one of three kinds of functions: the kernel functions (or features)
-//! b(x), the normalised functions b(x)/(b(x)·a) with a stored vector a, or functions of the nodes
-//! of a neighbour graph that are nearest to x.
+//! Every model is linear in one of four kinds of functions: the kernel functions (or features)
+//! b(x), the normalised functions b(x)/(b(x)·a) with a stored vector a, functions of the nodes of a
+//! neighbour graph that are nearest to x, or the columns of a matrix of distances or kernel values.
 
+use super::matrix_columns::{MatrixColumns, MatrixKind};
 use crate::neighbours::NeighbourFunctions;
 use faer::prelude::{Reborrow, ReborrowMut};
 use faer::{Mat, MatMut, MatRef};
@@ -38,6 +39,9 @@ pub enum BasisTransform {
         /// Lengths of the shortest paths from the m landmarks to the N points, m x N.
         path_lengths: Mat<f64>,
     },
+    /// The kernel values, or squared distances, that a row of a matrix contains. There is one
+    /// function per column, and the basis has no points.
+    MatrixColumns(MatrixKind),
 }
 
 impl BasisTransform {
@@ -60,6 +64,7 @@ impl BasisTransform {
             Self::ShortestPaths { neighbours, path_lengths: lengths } => {
                 Box::new(NeighbourFunctions::new(points, d, *neighbours, Some(lengths.clone())))
             }
+            Self::MatrixColumns(kind) => Box::new(MatrixColumns { kind: *kind, column_count: d }),
         })
     }
 
@@ -67,7 +72,7 @@ impl BasisTransform {
     pub fn neighbour_count(&self) -> Option<usize> {
         match self {
             Self::ReconstructionWeights { neighbours } | Self::ShortestPaths { neighbours, .. } => Some(*neighbours),
-            Self::Identity | Self::DivideByDegree { .. } => None,
+            Self::Identity | Self::DivideByDegree { .. } | Self::MatrixColumns(_) => None,
         }
     }
 
@@ -75,7 +80,7 @@ impl BasisTransform {
         match self {
             Self::DivideByDegree { coefficients, .. } => 8 * coefficients.len(),
             Self::ShortestPaths { path_lengths: lengths, .. } => 8 * lengths.nrows() * lengths.ncols(),
-            Self::Identity | Self::ReconstructionWeights { .. } => 0,
+            Self::Identity | Self::ReconstructionWeights { .. } | Self::MatrixColumns(_) => 0,
         }
     }
 }

@@ -16,6 +16,7 @@
 //! | `degree.coefficients`, `degree.floor` | F64 | m and 1, for [`BasisTransform`] |
 //! | `neighbours` | U64 | 1, for functions of nearest nodes |
 //! | `paths` | F64 | m x N, for functions of paths |
+//! | `matrix` | U64 | 1, for matrix columns: kernel values (0), distances (1), squares of them (2) |
 //! | `leaves.splits` | F64 | m x (L − 1), for local models in L leaves ([`Leaves`]) |
 //! | `leaves.constants`, `leaves.widths` | F64 | L − 1 each |
 //! | `leaves.counts` | U64 | L |
@@ -37,7 +38,7 @@
 //! single entry, because safetensors writes several entries in random order, and equal models must
 //! have identical bytes.
 
-use super::{Basis, BasisTransform, Leaves, Model, ModelMetadata};
+use super::{Basis, BasisTransform, Leaves, MatrixKind, Model, ModelMetadata};
 use crate::{Error, LinearHead, Quadratic, Result};
 use faer::Mat;
 use kapprox::Real;
@@ -238,6 +239,10 @@ impl<T: Real> Model<T> {
             BasisTransform::ReconstructionWeights { neighbours } => tensors.push(neighbours_tensor(neighbours)),
             BasisTransform::ShortestPaths { neighbours, path_lengths: lengths } => {
                 tensors.extend([neighbours_tensor(neighbours), ("paths", Tensor::matrix(lengths))]);
+            }
+            BasisTransform::MatrixColumns(kind) => {
+                let number = MatrixKind::BY_NUMBER.iter().position(|other| other == kind).unwrap_or_default();
+                tensors.push(("matrix", Tensor::counts(vec![number as u64])));
             }
         }
         if let Some(Quadratic {

@@ -1,7 +1,7 @@
 //! Reading a model file. See [`super::file`] for its contents.
 
 use super::file::{FORMAT_VERSION, INTERVAL_TENSORS};
-use super::{AnyModel, Basis, BasisTransform, Leaves, Model, ModelMetadata};
+use super::{AnyModel, Basis, BasisTransform, Leaves, MatrixKind, Model, ModelMetadata};
 use crate::{Error, LinearHead, Quadratic, Result, Task, intervals::Intervals};
 use faer::Mat;
 use kapprox::{Kernel, Real, metric::Metric};
@@ -157,8 +157,8 @@ impl<'a, R: Read + Seek> ModelReader<'a, R> {
         self.check_metadata(&metadata, m, t)?;
         let d = metadata.features.len();
         let metric = self.read_metric(d)?;
-        let (transform, point_count) = self.read_transform(m)?;
         let feature_count = metric.as_ref().map_or(d, |metric| metric.output_count());
+        let (transform, point_count) = self.read_transform(m, feature_count)?;
         Ok(Model {
             basis: self.read_basis(m, point_count, feature_count, metadata.sparse_shape())?,
             transform,
@@ -238,7 +238,7 @@ impl<'a, R: Read + Seek> ModelReader<'a, R> {
 
     /// Returns the transformation of the basis functions, and the number of points of a basis of
     /// landmarks.
-    fn read_transform(&mut self, m: usize) -> Result<(BasisTransform, usize)> {
+    fn read_transform(&mut self, m: usize, feature_count: usize) -> Result<(BasisTransform, usize)> {
         if self.has_tensor("degree.coefficients") {
             let coefficients = self.read_numbers("degree.coefficients", &[m])?;
             let floor = self.read_numbers("degree.floor", &[1])?[0];
@@ -249,6 +249,15 @@ impl<'a, R: Read + Seek> ModelReader<'a, R> {
             } else {
                 Err(invalid_error())
             };
+        }
+        if self.has_tensor("matrix") {
+            let number = self.read_sizes("matrix", 1)?[0];
+            let unknown_error = || self.damaged_error(format!("its matrix has the unknown kind {number}"));
+            let kind = MatrixKind::BY_NUMBER.get(number).ok_or_else(unknown_error)?;
+            if m != feature_count {
+                return Err(self.damaged_error(format!("it has {m} functions of {feature_count} matrix columns")));
+            }
+            return Ok((BasisTransform::MatrixColumns(*kind), 0));
         }
         if !self.has_tensor("neighbours") {
             return Ok((BasisTransform::Identity, m));

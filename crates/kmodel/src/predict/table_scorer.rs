@@ -7,7 +7,7 @@ use super::shapley::{ExplanationTarget, ShapleyExplainer};
 use crate::row_weights::{self, RowWeights};
 use crate::{
     Error, PreImages, Result,
-    model::Outputs,
+    model::{BasisTransform, MatrixKind, Outputs},
     run::{Run, StageObserver},
 };
 use faer::{MatMut, MatRef};
@@ -286,7 +286,11 @@ impl<'a, T: Real> TableScorer<'a, T> {
         let Some(index) = values.iter().position(|value| !value.is_finite()) else { return Ok(()) };
         let (row, value) = (row_numbers[index * row_numbers.len() / values.len()], values[index]);
         let (path, row) = self.selected.table().locate(row).unwrap_or((Path::new("the table"), row));
-        Err(Error::NotFinitePrediction { path: path.to_path_buf(), row, what, value })
+        let path = path.to_path_buf();
+        Err(match self.prepared.model.transform {
+            BasisTransform::MatrixColumns(kind) if kind != MatrixKind::Kernel => Error::InvalidDistance { path, row },
+            _ => Error::NotFinitePrediction { path, row, what, value },
+        })
     }
 }
 

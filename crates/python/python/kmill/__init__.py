@@ -28,6 +28,7 @@ _MODULES = {
          "MaximumVarianceUnfolding", "SupervisedPCA"],
         "._embeddings",
     ),
+    "LandmarkMDS": "._distances",
     "tune": "._tune",
     "load": "._load",
     "plot": "._plot",

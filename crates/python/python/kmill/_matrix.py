@@ -28,7 +28,8 @@ def needs_coordinates(kernel: Any) -> bool:
 # tolerance for rounding errors of distances, relative to the largest distance, as in `kmill coordinates`
 _ROUNDING = 1e-6
 _NO_POINTS = ("no points have these distances: they are not Euclidean (such as the path lengths in a cycle), or rounded too much (such as to "
-              "float32); pass float64, or the square roots of the distances, which are Euclidean more often")
+              "float32); pass float64, or the square roots of the distances, which are Euclidean more often; or use LandmarkMDS, which accepts "
+              "any distances, and a linear kernel on its coordinates")
 
 
 def _check_distances(X: Any) -> None:
