@@ -2,17 +2,19 @@
 //! columns are independent.
 
 mod against_model;
+mod column_sets;
 
 use crate::args::{CategoryArgs, RunArgs, RunSettings, ScratchArgs, SelectArgs, kernel_help, parse, with_descriptions};
 use crate::{Error, Result, open, output, progress::Progress};
 use clap::{Args, builder::PossibleValuesParser};
+use column_sets::GivenArgs;
 use kapprox::{Kernel, map::MapSpec};
 use kfit::request::TrainOptions;
 use kreport::statistic::TestReport;
 use ksolve::Task;
 use ksolve::job::{self, Candidates, ElementType};
 use ksolve::job::{LandmarkSource, Scaling};
-use ksolve::statistic::{self, SampleKind, StatisticFamily, TestInput};
+use ksolve::statistic::{self, Conditioning, SampleKind, StatisticFamily, TestInput};
 use kstore::{Missing, Part, SelectedTable, Selection, TestRows, TestRule, TestSpec, condition::Condition};
 use std::{path::PathBuf, sync::Arc};
 
@@ -22,17 +24,19 @@ use std::{path::PathBuf, sync::Arc};
     kmill test mmd all.parquet --by 'station == 3' --features 'x*' --rank 200\n  \
     kmill test mmd a.npy b.npy --map exact --permutations 200\n  \
     kmill test hsic all.parquet --features 'x*' --with y --json\n  \
+    kmill test hsic all.parquet --features a --with b --given 'c*'\n  \
     kmill test mmd old.safetensors new.parquet --by day --report drift.html\n\n\
     A p-value is the probability of a statistic at least as large under the null hypothesis of equal \
     distributions, or of independence. Three are reported: by permutations, which is exact, by the \
-    limit distribution, and by a gamma distribution.")]
+    limit distribution, and by a gamma distribution. With --given the null hypothesis is independence \
+    given these columns, and no p-value is by permutations.")]
 pub(crate) struct TestArgs {
     #[arg(value_name = "STATISTIC", hide_possible_values = true, help = statistics_help(), value_parser = statistics())]
     pub(crate) statistic: String,
     #[command(flatten)]
     pub(crate) data: SelectArgs,
     /// Columns to compare, as names or globs, comma-separated [default: every numeric or text
-    /// column except those of --by and --with]
+    /// column except those of --by, --with and --given]
     #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
     pub(crate) features: Vec<String>,
     #[command(flatten)]
@@ -45,6 +49,8 @@ pub(crate) struct TestArgs {
     /// Columns to compare with --features by hsic, as names or globs, comma-separated
     #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
     pub(crate) with: Vec<String>,
+    #[command(flatten)]
+    pub(crate) given: GivenArgs,
     /// Scaling learned from all rows of the test: standard, minmax, robust (for outliers), asinh
     /// (for long tails), quantile (by rank) or none; for sparse rows (mmd) tf-idf, unit, maxabs or
     /// none [default: standard; none for sparse rows]
@@ -124,14 +130,17 @@ const DEFAULT_RANK: usize = 300;
 /// Two samples with the same columns, or one sample with two sets of columns.
 struct TestSamples {
     samples: Vec<SelectedTable>,
+    /// Columns of each kernel: one set of two samples; the columns A and B of one sample, and the
+    /// columns C on which the test conditions.
     columns: Vec<Vec<String>>,
 }
 
 impl TestSamples {
-    fn as_test_input(&self) -> TestInput<'_> {
-        match &self.samples[..] {
-            [first, second] => TestInput::Samples(first, second),
-            rows => TestInput::Columns(&rows[0]),
+    fn as_test_input<'a>(&'a self, conditioning: Option<&'a Conditioning>) -> TestInput<'a> {
+        match (&self.samples[..], conditioning) {
+            ([first, second], _) => TestInput::Samples(first, second),
+            (rows, None) => TestInput::Columns(&rows[0]),
+            (rows, Some(conditioning)) => TestInput::Conditional(&rows[0], conditioning),
         }
     }
 
@@ -168,16 +177,23 @@ pub(crate) fn run(args: &TestArgs, run: &RunSettings) -> Result<TestReport> {
 fn run_test<T: kapprox::Real>(family: &StatisticFamily, args: &TestArgs, run: &RunSettings) -> Result<TestReport> {
     let samples = match family.sample_kind {
         SampleKind::Samples => two_samples(args, &run.job_run())?,
-        SampleKind::Columns => two_column_sets(args, &run.job_run())?,
+        SampleKind::Columns => column_sets::column_sets(args, &run.job_run())?,
     };
     let files = samples.samples.iter().flat_map(|sample| output::table_files(sample.table()));
     output::protect_inputs(&args.report, files)?;
     let options = train_options(args, &samples, &run.progress)?;
+    let conditioning = column_sets::conditioning(args, &samples)?;
     let scratch = args.scratch.open()?;
     let job_run = scratch.iter().fold(run.job_run(), job::Run::scratch);
-    let permutations = usize::try_from(args.permutations).unwrap_or(usize::MAX);
-    let outcome =
-        statistic::measure::<T>(family, samples.as_test_input(), &options, permutations, &job_run.resources())?;
+    let permutation_count = if conditioning.is_some() { 0 } else { args.permutations };
+    let permutations = usize::try_from(permutation_count).unwrap_or(usize::MAX);
+    let outcome = statistic::measure::<T>(
+        family,
+        samples.as_test_input(conditioning.as_ref()),
+        &options,
+        permutations,
+        &job_run.resources(),
+    )?;
     Ok(TestReport {
         statistic: family.name,
         sparse_columns: samples.samples[0].sparse_shape().map(|shape| shape.column_count),
@@ -188,7 +204,7 @@ fn run_test<T: kapprox::Real>(family: &StatisticFamily, args: &TestArgs, run: &R
         sample_names: sample_names(args),
         columns: samples.columns,
         outcome,
-        permutations: args.permutations,
+        permutations: permutation_count,
         map: args.map.to_string(),
         precision: T::NAME,
     })
@@ -200,6 +216,10 @@ fn two_samples(args: &TestArgs, job: &job::Run<'_>) -> Result<TestSamples> {
     if !args.with.is_empty() {
         let why = format!("{} compares two samples", args.statistic);
         return Err(Error::option("--with", args.with.join(","), why, "omit it, or use hsic"));
+    }
+    if let Some(option) = args.given.first_set_option() {
+        let why = format!("{} compares two samples", args.statistic);
+        return Err(Error::option(option, "", why, "omit it, or use hsic"));
     }
     let text = args.data.text.text_options();
     let text = job::text_options_for(&sample_selection(args, &[]), &args.kernel, args.scale, true, text);
@@ -286,31 +306,6 @@ fn selection(args: &TestArgs, features: &[String]) -> Selection {
     args.category.apply_to(open::selection(&args.data, features, Vec::new()))
 }
 
-/// Selects two sets of columns of the same rows.
-fn two_column_sets(args: &TestArgs, job: &job::Run<'_>) -> Result<TestSamples> {
-    if args.by.is_some() {
-        let why = format!("{} compares columns of one sample", args.statistic);
-        return Err(Error::option("--by", "", why, "omit it, or use --where or mmd"));
-    }
-    if let Some(LandmarkSource::File(path)) = &args.landmarks {
-        let why = format!("{} has two maps on different columns", args.statistic);
-        return Err(Error::option("--landmarks", path.display(), why, "choose a landmark scheme"));
-    }
-    if args.with.is_empty() {
-        let why = "it compares --features with other columns: --with y";
-        return Err(Error::Missing { option: "--with", solver: args.statistic.clone(), why });
-    }
-    let (table, _) = open::table(&args.data.paths, &args.data.text.text_options(), &[])?;
-    let second_columns = table.select(&selection(args, &args.with))?.feature_columns();
-    // exclude the second set from the first, unless its columns are named there
-    let patterns = args.features.iter().cloned().chain(second_columns.iter().map(|name| format!("!{name}")));
-    let first_columns = table.select(&selection(args, &patterns.collect::<Vec<_>>()))?.feature_columns();
-    let both_sets: Vec<String> = first_columns.iter().chain(&second_columns).cloned().collect();
-    let selected = job.resolve_categories(&table.select(&selection(args, &both_sets))?)?;
-    let columns = vec![selected.features_of(&first_columns)?, selected.features_of(&second_columns)?];
-    Ok(TestSamples { samples: vec![selected], columns })
-}
-
 /// Rejects landmarks, and candidates for landmarks, if the map has no landmarks.
 fn check_landmarks(args: &TestArgs) -> Result<()> {
     if !args.map.is_data_independent() && !args.map.is_exact_kernel() {
@@ -343,6 +338,10 @@ fn train_options(args: &TestArgs, samples: &TestSamples, progress: &Progress) ->
         [first, second] => {
             (resolve(args.kernel.clone().on_columns(first)?)?, resolve(with_kernel.clone().on_columns(second)?)?)
         }
+        [first, second, given] => (
+            resolve(args.kernel.clone().on_columns(first)? * args.kernel.clone().on_columns(given)?)?,
+            resolve(with_kernel.clone().on_columns(second)?)?,
+        ),
         _ => (job::kernel_for(&args.kernel, rows)?, job::kernel_for(&args.kernel, rows)?),
     };
     Ok(TrainOptions {

@@ -3,7 +3,7 @@
 use crate::fit::{ResourceReport, describe_certificate};
 use crate::page::{self, Axis, Chart, DataPoint, Page, Scale, Section, Series};
 use crate::table::{Align, AlignedTable, facts, format_count, number, percent, rounded_kernel};
-use ksolve::statistic::{ColumnDifference, GroupDifference, Histogram, PValues, TestOutcome};
+use ksolve::statistic::{ColumnDifference, ConditionalFigures, GroupDifference, Histogram, PValues, TestOutcome};
 use kstore::display;
 use std::{fmt, path::PathBuf};
 
@@ -75,6 +75,14 @@ fn effect_word(auc: f64) -> &'static str {
     EFFECT_LIMITS.iter().find(|(_, limit, _)| auc < *limit).map_or("large", |(.., word)| word)
 }
 
+/// Limits of negligible, small and medium correlations (Cohen, "Statistical power analysis for the
+/// behavioral sciences", 1988).
+const CORRELATION_LIMITS: [(f64, &str); 3] = [(0.1, "negligible"), (0.3, "small"), (0.5, "medium")];
+
+fn effect_word_of_correlation(correlation: f64) -> &'static str {
+    CORRELATION_LIMITS.iter().find(|(limit, _)| correlation < *limit).map_or("large", |(_, word)| word)
+}
+
 fn format_p_value(value: f64) -> String {
     if value <= MIN_P_VALUE { "below 1e-12".to_string() } else { number(value, 3) }
 }
@@ -87,7 +95,9 @@ impl TestReport {
         let ranks: Vec<String> = ranks.iter().map(|rank| format_count(*rank as u64)).collect();
         lines.push(match ranks.is_empty() {
             true => ("features", "none: exact kernel".to_string()),
-            false => ("features", format!("{} ({})", ranks.join(" and "), self.map)),
+            false => {
+                ("features", format!("{} ({})", ranks.join(if ranks.len() > 2 { ", " } else { " and " }), self.map))
+            }
         });
         let certificate = test_statistic.certificate.filter(|_| !ranks.is_empty());
         lines.extend(certificate.map(|certificate| ("certificate", describe_certificate(&certificate))));
@@ -96,6 +106,7 @@ impl TestReport {
                 .filter(|dropped| *dropped > 0)
                 .map(|dropped| ("skipped", format!("{} rows, which have a missing value", format_count(dropped)))),
         );
+        lines.extend(test_statistic.conditional.iter().flat_map(|figures| self.regression_facts(figures)));
         let [biased, unbiased] = [test_statistic.biased, test_statistic.unbiased].map(|value| number(value, 4));
         lines.push((self.statistic, format!("{biased} biased, {unbiased} unbiased")));
         lines.extend(test_statistic.alignment.map(|alignment| ("alignment", number(alignment, 4))));
@@ -109,6 +120,11 @@ impl TestReport {
                 "effect",
                 format!("{word}: the means of the witness function differ by {difference:.2} standard deviations"),
             )
+        }));
+        lines.extend(test_statistic.conditional.as_ref().and_then(|figures| figures.correlation).map(|correlation| {
+            let word = effect_word_of_correlation(correlation);
+            let of = "of the most dependent functions of the residuals, on rows they were not learned from";
+            ("effect", format!("{word}: correlation {correlation:.3} {of}"))
         }));
         let PValues { permutation, spectrum, gamma } = test_statistic.p_values;
         let p_values = [
@@ -125,11 +141,32 @@ impl TestReport {
         lines
     }
 
+    /// Returns the facts of the regressions on the columns of `--given`.
+    fn regression_facts(&self, figures: &ConditionalFigures) -> Vec<(&'static str, String)> {
+        let ConditionalFigures { explained, lambdas, degrees_of_freedom, components, .. } = figures;
+        let fact = |of: &str, i: usize| {
+            format!(
+                "{} of the variance of the features of {of}, with {:.0} degrees of freedom (lambda {})",
+                percent(explained[i]),
+                degrees_of_freedom[i],
+                number(lambdas[i], 2)
+            )
+        };
+        vec![
+            ("explained", fact("the first columns and the given columns", 0)),
+            ("", fact("the second columns", 1)),
+            ("residuals", format!("{} and {} principal components", components[0], components[1])),
+        ]
+    }
+
     fn subtitle(&self) -> String {
         let rows: Vec<String> = self.outcome.rows.iter().map(|rows| format_count(*rows)).collect();
         let column_count = |names: &Vec<String>| self.sparse_columns.unwrap_or(names.len()) as u64;
         let columns: Vec<String> = self.columns.iter().map(|names| format_count(column_count(names))).collect();
-        format!("{} rows, {} columns", rows.join(" and "), columns.join(" and "))
+        match &columns[..] {
+            [first, second, given] => format!("{} rows, {first} and {second} columns given {given}", rows[0]),
+            _ => format!("{} rows, {} columns", rows.join(" and "), columns.join(" and ")),
+        }
     }
 
     /// Returns the report as an HTML page, as written by `--report`.

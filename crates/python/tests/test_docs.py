@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import kmill
-from kmill import _embeddings, _evaluate, _parameters, _plot, _research, _supervised, _tune, _unsupervised, _views
+from kmill import _distances, _embeddings, _evaluate, _parameters, _plot, _research, _supervised, _tune, _unsupervised, _views
 
 ROOT = Path(__file__).parent.parent
 logging.disable(logging.WARNING)

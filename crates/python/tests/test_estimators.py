@@ -1,6 +1,5 @@
 """scikit-learn's estimator checks, and comparisons with scikit-learn's estimators."""
 
-import inspect
 import logging
 import pickle
 import warnings

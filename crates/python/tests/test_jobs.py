@@ -229,7 +229,6 @@ def test_progress_and_warnings(capsys, caplog):
     assert any("rank reduced" in record.message for record in caplog.records)
 
 
-
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_type_errors_name_the_parameter(name):
     X, y = rows(60, 3)

@@ -3,6 +3,7 @@
 mod certificate;
 mod combination;
 mod components;
+mod conditional;
 mod curve;
 mod discriminants;
 mod distances;

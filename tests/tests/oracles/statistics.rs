@@ -21,7 +21,7 @@ fn golden(section: &str) -> (String, Value) {
     (json["kernel"].as_str().unwrap().to_string(), json[section].clone())
 }
 
-fn options(kernel: &Kernel, other: &Kernel, rank: usize, permutations: usize) -> (TrainOptions, usize) {
+pub(crate) fn options(kernel: &Kernel, other: &Kernel, rank: usize, permutations: usize) -> (TrainOptions, usize) {
     let options = TrainOptions {
         scaling: Scaling::None,
         second_kernel: Some(other.clone()),
@@ -34,15 +34,15 @@ fn options(kernel: &Kernel, other: &Kernel, rank: usize, permutations: usize) ->
 
 /// Resources of a run.
 #[derive(Clone, Copy)]
-struct Machine<'a> {
-    threads: usize,
-    memory: usize,
-    scratch: Option<&'a Path>,
+pub(crate) struct Machine<'a> {
+    pub(crate) threads: usize,
+    pub(crate) memory: usize,
+    pub(crate) scratch: Option<&'a Path>,
 }
 
-const USUAL: Machine<'_> = Machine { threads: 1, memory: 1 << 30, scratch: None };
+pub(crate) const USUAL: Machine<'_> = Machine { threads: 1, memory: 1 << 30, scratch: None };
 
-fn on<T: kapprox::Real>(
+pub(crate) fn on<T: kapprox::Real>(
     machine: Machine<'_>,
     name: &str,
     rows: TestInput<'_>,
@@ -55,7 +55,7 @@ fn on<T: kapprox::Real>(
     measure::<T>(by_name(name).unwrap(), rows, &options.0, options.1, &resources).unwrap()
 }
 
-fn selected(path: &Path, features: &str, rows: std::ops::Range<u64>) -> SelectedTable {
+pub(crate) fn selected(path: &Path, features: &str, rows: std::ops::Range<u64>) -> SelectedTable {
     let table = Table::open(&[path]).unwrap();
     let features = features.split(',').map(str::to_string).collect();
     table.select(&Selection { features, rows: Some(rows), ..Selection::default() }).unwrap()
@@ -66,7 +66,7 @@ fn both(points: &[Vec<f64>], more: &[Vec<f64>]) -> Vec<Vec<f64>> {
 }
 
 /// Writes a table of the points; y is 0.
-fn table(folder: &Path, points: &[Vec<f64>]) -> std::path::PathBuf {
+pub(crate) fn table(folder: &Path, points: &[Vec<f64>]) -> std::path::PathBuf {
     let path = folder.join("points.parquet");
     write(&path, points, &vec![0.0; points.len()]);
     path
@@ -177,7 +177,7 @@ fn the_independence_criterion_is_that_of_the_formula() {
 }
 
 /// Returns counter-based normal numbers.
-fn normals(seed: u64, count: usize) -> Vec<f64> {
+pub(crate) fn normals(seed: u64, count: usize) -> Vec<f64> {
     let stream = kstore::key::Stream::new(seed, kstore::key::Purpose::Data, 0);
     let pair = |i: u64| {
         let radius = (-2.0 * stream.uniform(2 * i).ln()).sqrt();

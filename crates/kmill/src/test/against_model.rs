@@ -18,6 +18,7 @@ fn check_model_options(args: &TestArgs) -> Result<()> {
     let options = [
         ("--features", !args.features.is_empty()),
         ("--with", !args.with.is_empty()),
+        ("--given", args.given.first_set_option().is_some()),
         ("--scale", args.scale.is_some()),
         ("--kernel", args.kernel != default_kernel),
         ("--map", args.map != MapSpec::default()),

@@ -120,6 +120,7 @@ pub(super) fn measure<T: Real>(
         alignment: None,
         auc: None,
         witness_difference: None,
+        conditional: None,
         p_values,
         permuted,
         certificate,

@@ -119,6 +119,7 @@ fn measure<T: Real>(data: &FitData<'_, T>, split_point: SplitPoint, permutation_
         alignment,
         auc: None,
         witness_difference: None,
+        conditional: None,
         p_values,
         permuted,
         certificate: None,

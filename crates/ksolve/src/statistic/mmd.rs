@@ -110,6 +110,7 @@ fn measure<T: Real>(data: &FitData<'_, T>, split_point: SplitPoint, permutation_
         alignment: None,
         auc,
         witness_difference: None,
+        conditional: None,
         p_values,
         permuted,
         certificate,

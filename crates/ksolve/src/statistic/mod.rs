@@ -54,6 +54,7 @@
 
 mod column_histogram;
 mod column_tests;
+mod conditional_hsic;
 mod exact_mmd;
 mod herding;
 mod hsic;
@@ -62,6 +63,7 @@ mod model_mmd;
 mod moved_columns;
 mod null_distribution;
 mod random_labels;
+mod residual_components;
 mod row_groups;
 mod table_test;
 
@@ -69,6 +71,8 @@ mod table_test;
 pub use column_histogram::Histogram;
 #[doc(hidden)]
 pub use column_tests::ColumnDifference;
+#[doc(hidden)]
+pub use conditional_hsic::{Conditioning, DEFAULT_COMPONENTS};
 pub use herding::{Herd, Representatives, herd, represent};
 #[doc(hidden)]
 pub use model_mmd::{GroupDifference, ModelComparison, compare_with_model};
@@ -179,6 +183,10 @@ pub struct TestStatistic {
     #[doc(hidden)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub witness_difference: Option<f64>,
+    /// Effect size and regressions of a test of conditional independence; `None` for other tests.
+    #[doc(hidden)]
+    #[serde(flatten)]
+    pub conditional: Option<ConditionalFigures>,
     /// p-values of the statistic.
     pub p_values: PValues,
     /// Biased statistic under each of the random labels.
@@ -187,6 +195,24 @@ pub struct TestStatistic {
     /// Error of the map; `None` for maps that do not project onto a subspace, such as random
     /// Fourier features, and for two maps.
     pub certificate: Option<Certificate>,
+}
+
+/// Effect size of a test of conditional independence, and the regressions of the features of both
+/// sets of columns on the features of the columns C.
+#[doc(hidden)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct ConditionalFigures {
+    /// Correlation of the functions of the residuals with the largest covariance, on rows from
+    /// which the functions were not learned; `None` if a half of the rows is empty.
+    pub correlation: Option<f64>,
+    /// Fractions of the variance of the features of both sets that the columns C explain.
+    pub explained: [f64; 2],
+    /// Ridge penalties of both regressions, on the covariance of the features of C.
+    pub lambdas: [f64; 2],
+    /// Degrees of freedom of both regressions.
+    pub degrees_of_freedom: [f64; 2],
+    /// Numbers of principal components of the residuals of both sets.
+    pub components: [usize; 2],
 }
 
 /// The measured statistic, with its samples, kernels and costs.

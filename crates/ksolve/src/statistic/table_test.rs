@@ -1,5 +1,6 @@
 //! The execution of a statistic on tables: scaling, maps and the memory plan.
 
+use super::conditional_hsic::{self, Conditioning};
 use super::{SampleKind, StatisticFamily, TestOutcome, column_tests, exact_mmd};
 use crate::features::{self, FeatureTier, FitData, SectionPoints};
 use crate::gram::{GramScratch, GramState};
@@ -8,6 +9,7 @@ use crate::prepare::stage_plans;
 use crate::prepare::survey::{self, Survey};
 use crate::prepare::target_counts::check_plans;
 use crate::request::{PassShape, ProblemSize, Resources, TrainOptions};
+use crate::stacked_maps::StackedMaps;
 use crate::{Error, Folds, Result, Targets, Task};
 use kapprox::{Kernel, Real};
 use kstore::source::ChainedRows;
@@ -20,14 +22,22 @@ pub enum TestInput<'a> {
     Samples(&'a SelectedTable, &'a SelectedTable),
     /// One sample with the columns of both kernels; each kernel uses some of the columns.
     Columns(&'a SelectedTable),
+    /// One sample with the columns of three kernels: the test is whether the first two sets of
+    /// columns are independent, given the third.
+    #[doc(hidden)]
+    Conditional(&'a SelectedTable, &'a Conditioning),
 }
 
 impl<'a> TestInput<'a> {
     fn tables(self) -> Vec<&'a SelectedTable> {
         match self {
             Self::Samples(first, second) => vec![first, second],
-            Self::Columns(rows) => vec![rows],
+            Self::Columns(rows) | Self::Conditional(rows, _) => vec![rows],
         }
+    }
+
+    fn conditioning(self) -> Option<&'a Conditioning> {
+        if let Self::Conditional(_, conditioning) = self { Some(conditioning) } else { None }
     }
 }
 
@@ -39,7 +49,8 @@ pub fn default_options(kernel: Kernel) -> TrainOptions {
 
 /// Measures a statistic and its p-values with the given number of permutations. Two samples use the
 /// same kernel. For two sets of columns, the second set uses the kernel of the second view; if no
-/// such kernel is given, both sets use the first kernel.
+/// such kernel is given, both sets use the first kernel. A test of conditional independence has no
+/// permutations.
 ///
 /// *Passes*: one for the statistics of the columns; one for the candidates of each map that selects
 /// landmarks among some of the rows; the passes of the statistic.
@@ -56,20 +67,26 @@ pub fn measure<T: Real>(
     resources: &Resources<'_>,
 ) -> Result<TestOutcome> {
     let tables = input.tables();
-    check_samples(family, tables.len(), options)?;
+    let conditioning = input.conditioning();
+    check_samples(family, input, options)?;
     let second_kernel = options.second_kernel.as_ref().unwrap_or(&options.kernel);
     let second_kernel = (family.sample_kind == SampleKind::Columns).then(|| second_kernel.clone());
     let train_options = TrainOptions { second_kernel, ..options.clone() };
     let unscaled = open_rows::<T>(&tables, &ReadSettings::default())?;
     let source = chain_rows(&unscaled)?;
     options.kernel.check_input_count(source.shape().input_count)?;
-    let size = ProblemSize {
-        stores_features: true,
-        ..ProblemSize::from_source(&source, &train_options, resources.workers.threads(), 0, 1)?
+    let given_options =
+        conditioning.map(|conditioning| conditioning.train_options(options)).unwrap_or_else(|| options.clone());
+    let size_of =
+        |options: &TrainOptions| ProblemSize::from_source(&source, options, resources.workers.threads(), 0, 1);
+    let size = ProblemSize { stores_features: true, ..size_of(&train_options)? };
+    let size = match conditioning {
+        Some(_) => conditional_hsic::with_given_map(size, &size_of(&given_options)?),
+        None => size,
     };
     let plan_stage = |pass_shape: PassShape| match options.map.is_exact_kernel() {
         true => exact_mmd::plan(&size, resources.memory, permutation_count),
-        false => plan_features::<T>(family, &size, permutation_count, pass_shape, resources).1,
+        false => plan_features::<T>(family, conditioning, &size, permutation_count, pass_shape, resources).1,
     };
     let (pass_shape, plans) = stage_plans::select_pass_shape(&size, &plan_stage, resources.memory);
     // without a map, only the rows are stored
@@ -123,17 +140,24 @@ pub fn measure<T: Real>(
             planned_bytes,
         });
     }
-    let (tier, _) = plan_features::<T>(family, &size, permutation_count, pass_shape, resources);
+    let (tier, _) = plan_features::<T>(family, conditioning, &size, permutation_count, pass_shape, resources);
     tier.warning(&size).into_iter().for_each(|text| resources.stage_observer.warn(text));
-    let BuiltMap { map, kernel, second_view, passes, .. } = builder.build()?;
+    let BuiltMap { mut map, kernel, second_view, mut passes, .. } = builder.build()?;
     // recomputed features are read for the permutations, and for the auc of two samples
     let recomputed_passes = if tier == FeatureTier::Recomputed { tables.len() as u64 } else { 0 };
-    let passes = 2 + column_passes + passes + recomputed_passes;
     let second_feature_count = second_view.as_ref().map_or(0, |view| view.feature_count);
-    let (kernels, ranks): (Vec<String>, Vec<usize>) =
+    let (mut kernels, mut ranks): (Vec<String>, Vec<usize>) =
         std::iter::once((kernel.to_string(), map.dims().1 - second_feature_count))
             .chain(second_view.map(|view| (view.kernel.to_string(), view.feature_count)))
             .unzip();
+    if conditioning.is_some() {
+        let given = MapBuilder { options: &given_options, ..builder }.build()?;
+        kernels.push(given.kernel.to_string());
+        ranks.push(given.map.dims().1);
+        passes += given.passes;
+        map = Box::new(StackedMaps(vec![map, given.map]));
+    }
+    let passes = 2 + column_passes + passes + recomputed_passes;
     let split_point = match family.sample_kind {
         SampleKind::Samples => usize::try_from(row_counts[0]).unwrap_or(usize::MAX),
         SampleKind::Columns => ranks[0],
@@ -154,11 +178,18 @@ pub fn measure<T: Real>(
         folds: &Folds::None,
         points: SectionPoints::NoPoints,
     };
-    let statistic = T::pick(family.measure)(&fit_data, split_point, permutation_count)?;
+    let statistic = match conditioning {
+        Some(conditioning) => conditional_hsic::measure(&fit_data, [ranks[0], ranks[1]], conditioning)?,
+        None => T::pick(family.measure)(&fit_data, split_point, permutation_count)?,
+    };
     Ok(TestOutcome { statistic, rows: row_counts, column_tests, kernels, ranks, passes, planned_bytes })
 }
 
-fn check_samples(family: &StatisticFamily, table_count: usize, options: &TrainOptions) -> Result<()> {
+fn check_samples(family: &StatisticFamily, input: TestInput<'_>, options: &TrainOptions) -> Result<()> {
+    let table_count = input.tables().len();
+    if input.conditioning().is_some() && family.name != conditional_hsic::STATISTIC {
+        return Err(Error::option("given", "", "only hsic tests conditional independence; leave it out"));
+    }
     let (needed_count, compared) = match family.sample_kind {
         SampleKind::Samples => (2, "two tables"),
         SampleKind::Columns => (1, "two sets of columns of one table"),
@@ -183,6 +214,7 @@ fn check_samples(family: &StatisticFamily, table_count: usize, options: &TrainOp
 /// Returns the tier that stores the features, and the memory plan of the statistic's stage.
 fn plan_features<T: Real>(
     family: &StatisticFamily,
+    conditioning: Option<&Conditioning>,
     size: &ProblemSize,
     permutation_count: usize,
     pass_shape: PassShape,
@@ -196,6 +228,9 @@ fn plan_features<T: Real>(
         moment_bytes,
         "lower `rank`",
     );
+    if let Some(conditioning) = conditioning {
+        return FeatureTier::select(conditional_hsic::plan::<T>(plan, size, conditioning), size, resources);
+    }
     let plan = (family.plan)(plan, size, pass_shape, permutation_count);
     if family.stores_features && permutation_count > 0 {
         let row_count = usize::try_from(size.n).unwrap_or(usize::MAX);

@@ -1,0 +1,114 @@
+//! The sets of columns of `kmill test hsic`: the columns A and B, which are tested for dependence,
+//! and the columns C of `--given`, on which a test conditions.
+
+use super::{DEFAULT_PERMUTATIONS, DEFAULT_RANK, TestArgs, TestSamples, selection};
+use crate::args::parse;
+use crate::{Error, Result, open};
+use clap::Args;
+use kapprox::Kernel;
+use ksolve::job::{self, LandmarkSource};
+use ksolve::statistic::{Conditioning, DEFAULT_COMPONENTS};
+
+/// Options of the columns on which a test conditions.
+#[derive(Debug, Args)]
+pub(crate) struct GivenArgs {
+    /// Tests whether --features and --with are independent given these columns (hsic), as names or
+    /// globs, comma-separated: of columns with a common cause, whether anything but the cause links
+    /// them
+    #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
+    pub(crate) given: Vec<String>,
+    /// Kernel on the columns of --given [default: matern(nu=1.5, sigma=median)]
+    #[arg(long, value_name = "EXPR", value_parser = parse::kernel, requires = "given", help_heading = "Given")]
+    pub(crate) given_kernel: Option<Kernel>,
+    /// Number of features of the columns of --given [default: --rank]
+    #[arg(long, value_name = "M", value_parser = parse::positive_integer, requires = "given", help_heading = "Given")]
+    pub(crate) given_rank: Option<usize>,
+    /// Ridge penalty of the regressions on the features of --given, in units of the features'
+    /// variances [default: a tenth of the minimiser of generalised cross-validation, for each of the
+    /// two regressions]
+    #[arg(long, value_name = "L", value_parser = positive_number, requires = "given", help_heading = "Given")]
+    pub(crate) given_lambda: Option<f64>,
+    /// Maximum number of principal components of the residuals of each set [default: 10]
+    #[arg(long, value_name = "D", value_parser = parse::positive_integer, requires = "given", help_heading = "Given")]
+    pub(crate) components: Option<usize>,
+}
+
+fn positive_number(text: &str) -> std::result::Result<f64, String> {
+    let value = parse::number(text)?;
+    if value > 0.0 { Ok(value) } else { Err("expected a positive number".to_string()) }
+}
+
+/// Default kernel on the columns of `--given`.
+const DEFAULT_GIVEN_KERNEL: &str = "matern(nu=1.5, sigma=median)";
+
+impl GivenArgs {
+    /// Returns the first option of this group that is set.
+    pub(super) fn first_set_option(&self) -> Option<&'static str> {
+        (!self.given.is_empty()).then_some("--given")
+    }
+}
+
+/// Returns the regressions on the columns of `--given`; `None` without the option.
+pub(super) fn conditioning(args: &TestArgs, samples: &TestSamples) -> Result<Option<Conditioning>> {
+    let [_, _, given] = &samples.columns[..] else { return Ok(None) };
+    let kernel = match &args.given.given_kernel {
+        Some(kernel) => kernel.clone(),
+        None => Kernel::parse(DEFAULT_GIVEN_KERNEL)?,
+    };
+    let names = samples.samples[0].feature_names();
+    Ok(Some(Conditioning {
+        kernel: kernel.on_columns(given)?.resolve_columns(&names)?,
+        rank: args.given.given_rank.or(args.rank).unwrap_or(DEFAULT_RANK),
+        lambda: args.given.given_lambda,
+        components: args.given.components.unwrap_or(DEFAULT_COMPONENTS),
+    }))
+}
+
+/// Selects two sets of columns of the same rows, and with `--given` a third.
+pub(super) fn column_sets(args: &TestArgs, job: &job::Run<'_>) -> Result<TestSamples> {
+    if args.by.is_some() {
+        let why = format!("{} compares columns of one sample", args.statistic);
+        return Err(Error::option("--by", "", why, "omit it, or use --where or mmd"));
+    }
+    if let Some(LandmarkSource::File(path)) = &args.landmarks {
+        let why = format!("{} has several maps on different columns", args.statistic);
+        return Err(Error::option("--landmarks", path.display(), why, "choose a landmark scheme"));
+    }
+    if args.with.is_empty() {
+        let why = "it compares --features with other columns: --with y";
+        return Err(Error::Missing { option: "--with", solver: args.statistic.clone(), why });
+    }
+    if !args.given.given.is_empty() && ![0, DEFAULT_PERMUTATIONS].contains(&args.permutations) {
+        let why = "permutations of the rows would also destroy the dependence on --given";
+        return Err(Error::option("--permutations", args.permutations, why, "omit it"));
+    }
+    let (table, _) = open::table(&args.data.paths, &args.data.text.text_options(), &[])?;
+    let columns_of = |patterns: &[String]| -> Result<Vec<String>> {
+        Ok(table.select(&selection(args, patterns))?.feature_columns())
+    };
+    let second_columns = columns_of(&args.with)?;
+    let given_columns = if args.given.given.is_empty() { Vec::new() } else { columns_of(&args.given.given)? };
+    check_disjoint(["--with", "--given"], [&second_columns, &given_columns])?;
+    // exclude the other sets from the first, unless their columns are named there
+    let excluded = second_columns.iter().chain(&given_columns).map(|name| format!("!{name}"));
+    let first_columns = columns_of(&args.features.iter().cloned().chain(excluded).collect::<Vec<_>>())?;
+    if !given_columns.is_empty() {
+        check_disjoint(["--features", "--with"], [&first_columns, &second_columns])?;
+        check_disjoint(["--features", "--given"], [&first_columns, &given_columns])?;
+    }
+    let sets: Vec<Vec<String>> =
+        [first_columns, second_columns, given_columns].into_iter().filter(|set| !set.is_empty()).collect();
+    let selected = job.resolve_categories(&table.select(&selection(args, &sets.concat()))?)?;
+    let columns = sets.iter().map(|set| selected.features_of(set)).collect::<std::result::Result<_, _>>()?;
+    Ok(TestSamples { samples: vec![selected], columns })
+}
+
+fn check_disjoint(options: [&'static str; 2], [first, second]: [&[String]; 2]) -> Result<()> {
+    match second.iter().find(|name| first.contains(name)) {
+        Some(name) => {
+            let why = format!("the column is also in {}, and a column has one role in a test", options[0]);
+            Err(Error::option(options[1], name, why, "name it in one of the two"))
+        }
+        None => Ok(()),
+    }
+}
