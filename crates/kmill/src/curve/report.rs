@@ -23,7 +23,10 @@ pub(super) fn report<T: Real>(
     let method_index = |cell: &CurveCell| methods.iter().position(|method| *method == cell.method);
     rows.sort_by_key(|cell| (method_index(cell), cell.rank, cell.repeat));
     let table = request.train.table();
-    let names = request.train.feature_names();
+    let sparse_shape = request.train.sparse_shape();
+    // columns of sparse rows have no names, and their positions in a row no moments
+    let names = if sparse_shape.is_some() { Vec::new() } else { request.train.feature_names() };
+    let feature_count = sparse_shape.map_or(names.len(), |shape| shape.column_count);
     let moments = names.into_iter().zip(&setting.statistics().inputs);
     let feature = |(name, m): (String, &kstore::statistics::ColumnMoments)| FeatureReport {
         name,
@@ -48,6 +51,7 @@ pub(super) fn report<T: Real>(
             selected_where: condition(&request.train_where),
             test_where: condition(&request.test_where),
             target: target_names(&request.train),
+            feature_count,
             features: moments.map(feature).collect(),
             scale: match options.scaling {
                 ksolve::job::Scaling::Standard => "mean 0, standard deviation 1",
@@ -55,7 +59,9 @@ pub(super) fn report<T: Real>(
                 ksolve::job::Scaling::Robust => "distance from the median over its median",
                 ksolve::job::Scaling::Asinh => "asinh of the distance from the median",
                 ksolve::job::Scaling::Quantile => "place among the quantiles",
-                // `Scaling::None`; all other scalings are rejected
+                ksolve::job::Scaling::Maxabs => "each column divided by its largest absolute value",
+                ksolve::job::Scaling::Unit => "each row divided by its norm",
+                ksolve::job::Scaling::TfIdf => "tf-idf weights, each row divided by its norm",
                 _ => "as they are",
             },
         },

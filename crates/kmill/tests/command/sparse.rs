@@ -265,10 +265,10 @@ fn curves_tests_and_herding_on_sparse_rows_are_the_same_as_on_dense_rows() {
         "curve a.svm --target y --where y!=3 --test-where y==3 --methods uniform,rpcholesky,fourier --ranks 20,40 --repeats 1 {options}"
     );
     let (dense, sparse) = (ok(at, &format!("{curve} -o d.csv")), ok(at, &format!("{curve} --sparse -o s.csv")));
-    let (dense, sparse) = (dense["cells"].as_array().unwrap(), sparse["cells"].as_array().unwrap());
+    let (dense, sparse) = (dense["rows"].as_array().unwrap(), sparse["rows"].as_array().unwrap());
     assert!(dense.len() == 6 && sparse.len() == 6);
     for (dense, sparse) in dense.iter().zip(sparse) {
-        close(&dense["frobenius"]["value"], &sparse["frobenius"]["value"], "frobenius");
+        close(&dense["frobenius_error"], &sparse["frobenius_error"], "frobenius");
         close(&dense["test_error"], &sparse["test_error"], "test error");
     }
     // the longest row of b.svm is longer than all rows of a.svm

@@ -266,7 +266,7 @@ impl CurveReport {
 
 impl fmt::Display for CurveReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (rows, features) = (format_count(self.approximated_rows), format_count(self.table.features.len() as u64));
+        let (rows, features) = (format_count(self.approximated_rows), format_count(self.table.feature_count as u64));
         let total_rows = match self.approximated_rows == self.table.selected_rows {
             true => String::new(),
             false => format!(" of {}", format_count(self.table.selected_rows)),

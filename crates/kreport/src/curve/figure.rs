@@ -69,7 +69,7 @@ impl Figure {
 }
 
 fn caption(report: &CurveReport) -> Vec<String> {
-    let (rows, features) = (format_count(report.approximated_rows), format_count(report.table.features.len() as u64));
+    let (rows, features) = (format_count(report.approximated_rows), format_count(report.table.feature_count as u64));
     let spread_note = (report.repeats > 1)
         .then(|| format!("medians of {} repeats, bands from the lower to the upper quartile", report.repeats));
     let floor_note =

@@ -11,7 +11,7 @@ use kstore::budget::format_bytes;
 impl CurveReport {
     /// Returns the report as an HTML page.
     pub fn page(&self) -> Page {
-        let (rows, features) = (format_count(self.approximated_rows), format_count(self.table.features.len() as u64));
+        let (rows, features) = (format_count(self.approximated_rows), format_count(self.table.feature_count as u64));
         Page {
             title: "Error against rank".to_string(),
             subtitle: format!("{}: {rows} rows, {features} features, {}", self.files(), rounded_kernel(&self.kernel)),
@@ -161,7 +161,7 @@ fn data_html(report: &CurveReport) -> String {
     ];
     facts.extend(table.test_where.iter().map(|test| ("test rows", test.clone())));
     facts.extend((!table.target.is_empty()).then(|| ("target", table.target.join(", "))));
-    facts.push(("features", format_count(table.features.len() as u64)));
+    facts.push(("features", format_count(table.feature_count as u64)));
     facts.push(("scaling", table.scale.to_string()));
     facts.push(("kernel", rounded_kernel(&report.kernel)));
     let features = table.features.iter().map(|feature| {

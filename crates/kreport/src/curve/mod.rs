@@ -84,7 +84,9 @@ pub struct TableReport {
     pub test_where: Option<String>,
     /// Names of the target columns.
     pub target: Vec<String>,
-    /// Features, before scaling.
+    /// Number of features; for sparse rows, of their columns.
+    pub feature_count: usize,
+    /// Features, before scaling; empty for sparse rows.
     pub features: Vec<FeatureReport>,
     /// Scaling of the features.
     pub scale: &'static str,
@@ -183,6 +185,7 @@ mod tests {
             ranks: vec![50, 100],
             repeats: 1,
             table: TableReport {
+                feature_count: 1,
                 files: vec![PathBuf::from("a<b>.parquet")],
                 selected_rows: 900,
                 features: vec![FeatureReport { name: "x\"0".to_string(), ..FeatureReport::default() }],
