@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import kmill
-from kmill import _embeddings, _parameters, _research, _supervised, _tune, _unsupervised, _views
+from kmill import _distances, _embeddings, _parameters, _research, _supervised, _tune, _unsupervised, _views
 
 ROOT = Path(__file__).parent.parent
 logging.disable(logging.WARNING)
