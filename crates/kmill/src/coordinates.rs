@@ -151,7 +151,7 @@ pub(crate) fn run(args: &CoordinatesArgs, run: &RunSettings) -> Result<Coordinat
     }
     let copied = open::copied_columns(&selected, &args.data, &args.keep)?;
     let landmarks = args.landmarks.as_ref().map(|source| select_landmarks(args, &selected, source)).transpose()?;
-    for table in &landmarks {
+    if let Some(table) = &landmarks {
         output::protect_inputs(args.model.iter().chain([&args.output]), output::table_files(table.table()))?;
     }
     let &CoordinatesArgs { of: kind, rank, tolerance, seed, .. } = args;
