@@ -40,6 +40,7 @@ pub enum Error {
     #[error("row {row} (counted from 0) of {path}: {what} is {value}; expected a finite number: the row is too far from the training rows for this kernel; exclude it with `where`, or fit with a bounded kernel", path = path.display())]
     NotFinitePrediction { path: PathBuf, row: u64, what: &'static str, value: f64 },
     /// A row of a matrix of distances with an entry that is not a distance.
+    #[doc(hidden)]
     #[error("row {row} (counted from 0) of {path}: a distance is negative or too large; correct it, or exclude the row with `where`", path = path.display())]
     InvalidDistance { path: PathBuf, row: u64 },
     /// A score over many rows that overflows.

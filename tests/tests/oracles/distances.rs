@@ -216,4 +216,14 @@ fn indefinite_similarities_have_the_coordinates_of_their_positive_part() {
     assert!(!fitted.is_euclidean(1e-6));
     let z = apply(&fitted, &k_nm);
     assert!((&z * z.transpose() - &expected).norm_max() < 1e-9 * expected.norm_max());
+    // after the pivot 0, every 2 x 2 block of the residual is positive semi-definite, but the
+    // residual has the eigenvalue -0.8
+    let blocks = [[100.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.9, -0.9], [0.0, 0.9, 1.0, 0.9], [0.0, -0.9, 0.9, 1.0]];
+    let k = Mat::from_fn(4, 4, |i, j| blocks[i][j]);
+    let fitted = coordinates(&selected(&k), &CoordinateOptions { rank: 1, ..options }, &Run::new()).unwrap();
+    assert!(!fitted.is_euclidean(1e-6) && (spectrum(&fitted).smallest + 0.8).abs() < 1e-12);
+    assert!((fitted.trace_error - 3.8 / 103.8).abs() < 1e-12, "{}", fitted.trace_error);
+    // the complete factorisation finds the same matrix indefinite
+    let fitted = coordinates(&selected(&k), &CoordinateOptions { rank: 4, ..options }, &Run::new()).unwrap();
+    assert!(!fitted.is_euclidean(1e-6) && fitted.model.metadata.rank == 3);
 }

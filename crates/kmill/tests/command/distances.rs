@@ -59,7 +59,7 @@ fn distances_to_landmarks_are_read_in_blocks() {
     let expected = std::fs::read(at.join("p.csv")).unwrap();
     for variant in [
         "coordinates to.csv --features d* --landmarks ..30 --keep id --threads 1",
-        "coordinates to.csv --features d* --landmarks ./among.csv --keep id --threads 3 --memory 40MiB",
+        "coordinates to.csv --features d* --landmarks ./among.csv --keep id --threads 3 --memory 60MiB",
         "coordinates to.parquet --features d* --landmarks among.csv --keep id",
     ] {
         ok(at, &format!("{variant} -o q.csv -q"));

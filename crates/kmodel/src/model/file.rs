@@ -16,7 +16,7 @@
 //! | `degree.coefficients`, `degree.floor` | F64 | m and 1, for [`BasisTransform`] |
 //! | `neighbours` | U64 | 1, for functions of nearest nodes |
 //! | `paths` | F64 | m x N, for functions of paths |
-//! | `matrix` | U64 | 1, for matrix columns: kernel values (0), distances (1), squares of them (2) |
+//! | `matrix` | U64 | 1, for matrix columns: kernel values (0), distances (1), their squares (2) |
 //! | `leaves.splits` | F64 | m x (L − 1), for local models in L leaves ([`Leaves`]) |
 //! | `leaves.constants`, `leaves.widths` | F64 | L − 1 each |
 //! | `leaves.counts` | U64 | L |

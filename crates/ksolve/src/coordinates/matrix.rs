@@ -55,7 +55,9 @@ pub(super) fn read_matrix(
         let row_count_text =
             if values.len() > n * n { format!("more than {n}") } else { (values.len() / n.max(1)).to_string() };
         let remedy = match option {
-            "landmarks" => "pass a row of distances to all landmarks for each landmark, in the order of the columns",
+            "landmarks" => {
+                "pass a row of distances for each column, in the order of the columns; `features` selects the columns"
+            }
             _ => "select its columns, in the order of the rows; for distances to a few objects only, use `landmarks`",
         };
         let why = format!("the matrix has {n} columns and {row_count_text} rows, but must be square; {remedy}");
