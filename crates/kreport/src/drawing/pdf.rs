@@ -228,7 +228,7 @@ fn stream(content: &str) -> io::Result<Vec<u8>> {
 fn file_of_objects(objects: &[Vec<u8>]) -> Vec<u8> {
     let (mut file, mut positions) = (b"%PDF-1.7\n%\xE2\xE3\xCF\xD3\n".to_vec(), String::new());
     for (i, object) in objects.iter().enumerate() {
-        let _ = write!(positions, "{:010} 00000 n \n", file.len());
+        let _ = writeln!(positions, "{:010} 00000 n ", file.len());
         file.extend(format!("{} 0 obj\n", i + 1).bytes());
         file.extend(object);
         file.extend(b"\nendobj\n");
