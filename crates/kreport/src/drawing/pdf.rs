@@ -346,7 +346,13 @@ mod tests {
         assert_eq!(positions.len(), 7 + 9);
         assert!(text.contains("/MediaBox [0 0 300.00 150.00]") && text.contains("/Title <FEFF03B1002000260020"));
         let streams = streams(&file);
-        assert!(streams[1].contains("<03> <207B>") && streams[1].contains("<06> <03B1>"), "{}", streams[1]);
+        assert!(
+            streams[1].contains("<01> <0031>")
+                && streams[1].contains("<03> <207B>")
+                && streams[1].contains("<06> <03B1>"),
+            "{}",
+            streams[1]
+        );
         let content = &streams[0];
         assert!(content.contains("<010203040506> Tj") && content.contains("0 -1 -1 0"), "{content}");
         assert!(content.contains("100.00 50.00 m 200.00 50.00 l") && content.contains("/G0 gs"), "{content}");
