@@ -55,7 +55,7 @@ use std::{fmt::Display, process::ExitCode};
     max_term_width = 110,
     subcommand_required = true,
     arg_required_else_help = true,
-    after_help = format!("{}\nStart with kmill demo, or:\n  \
+    after_help = format!("{}\n\nStart with kmill demo, or:\n  \
         kmill generate friedman1 --rows 1e6 -o train.parquet\n  \
         kmill fit ridge train.parquet --target y --rank 500 -o model.safetensors\n  \
         kmill evaluate model.safetensors train.parquet", topics::list())

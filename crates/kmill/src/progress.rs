@@ -15,11 +15,10 @@ use kreport::table::{format_count, format_duration};
 use ksolve::job::{Forecast, StageObserver};
 use kstore::{checkpoint::Listener, pass::Observer};
 use overall::{CurrentPass, FitProgress};
-use std::collections::HashMap;
 use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Minimum time between two plain lines of one stage: short enough to show activity in a log, long
@@ -48,9 +47,6 @@ pub(crate) struct Progress {
     warnings: Mutex<Vec<String>>,
     /// Progress of the whole fit; `None` outside of a fit.
     fit: Mutex<Option<Arc<FitProgress>>>,
-    /// Numbers of rows that whole passes processed, by the number that was announced: conditions,
-    /// test rows and missing values leave rows out, and the first pass counts them.
-    processed_rows: Mutex<HashMap<u64, u64>>,
 }
 
 impl Progress {
@@ -62,7 +58,6 @@ impl Progress {
             stage_seconds: Mutex::default(),
             warnings: Mutex::default(),
             fit: Mutex::default(),
-            processed_rows: Mutex::default(),
         }
     }
 
@@ -75,14 +70,12 @@ impl Progress {
     }
 
     fn begin_stage(&self, name: String, expected: Option<u64>, unit: &'static str, ends_on_drop: bool) -> Stage<'_> {
-        let announced_rows = expected.filter(|_| unit == ROWS_UNIT);
-        let expected = match announced_rows.and_then(|rows| self.lock_processed_rows().get(&rows).copied()) {
-            Some(processed) => Some(processed),
-            None => expected,
-        };
-        // only passes over a known number of rows are passes of the plan
         let fit = self.fit.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let fit = fit.filter(|_| expected.is_some() && unit == ROWS_UNIT);
+        let fit = fit.filter(|fit| unit == ROWS_UNIT && fit.is_pass(expected));
+        let expected = match (&fit, expected) {
+            (Some(fit), Some(announced)) => Some(fit.rows_of_pass(announced)),
+            _ => expected,
+        };
         let bar = self.shows_bars.then(|| match expected {
             Some(_) if unit == ROWS_UNIT => progress_bar(
                 &name,
@@ -112,7 +105,6 @@ impl Progress {
             restored_rows: restored,
             last_line_millis,
             expected,
-            announced_rows,
             fit,
             ends_on_drop,
         }
@@ -171,10 +163,6 @@ impl Progress {
 
     pub(crate) fn warnings(&self) -> Vec<String> {
         self.warnings.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn lock_processed_rows(&self) -> MutexGuard<'_, HashMap<u64, u64>> {
-        self.processed_rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn record(&self, name: &str, elapsed: Duration) {
@@ -239,8 +227,7 @@ pub(crate) struct Stage<'a> {
     /// Time of the last plain line, in milliseconds after the start.
     last_line_millis: AtomicU64,
     expected: Option<u64>,
-    /// Number of rows that the library announced; an upper bound.
-    announced_rows: Option<u64>,
+    /// Progress of the fit, if this stage may be one of its passes over the table.
     fit: Option<Arc<FitProgress>>,
     /// True if the stage ends when it is dropped.
     ends_on_drop: bool,
@@ -271,16 +258,11 @@ impl Stage<'_> {
         });
     }
 
-    /// Counts the stage as a pass of the fit, and remembers its number of rows.
+    /// Counts the stage as a pass of the fit, unless it processed no rows.
     fn end_pass(&self, elapsed: Duration) {
         let [rows, restored] = [&self.rows, &self.restored_rows].map(|count| count.load(Ordering::Relaxed));
-        if let Some(announced) = self.announced_rows.filter(|_| rows > 0) {
-            let mut processed_rows = self.progress.lock_processed_rows();
-            let processed = processed_rows.entry(announced).or_insert(rows);
-            *processed = rows.max(*processed);
-        }
-        if let Some(fit) = &self.fit {
-            fit.end_pass((rows - restored.min(rows)) as f64 / rows.max(1) as f64, elapsed);
+        if let Some(fit) = self.fit.as_ref().filter(|_| rows > 0) {
+            fit.end_pass(rows, rows - restored.min(rows), elapsed);
         }
     }
 

@@ -3,7 +3,7 @@
 use kstore::names;
 use std::io::{self, Write};
 
-/// A topic: its name, one line for the list of topics, its text, and the page of the guide.
+/// A topic: its name, its title, its text, and the page of the guide.
 pub(crate) struct Topic {
     pub(crate) name: &'static str,
     pub(crate) title: &'static str,
@@ -159,12 +159,10 @@ where the model is wrong.",
     ),
 ];
 
-/// Returns a list of the topics, for the help of the command.
+/// Returns the names of the topics, for the help of the command.
 pub(crate) fn list() -> String {
-    let width = TOPICS.iter().map(|topic| topic.name.len()).max().unwrap_or(0);
-    let lines = TOPICS.iter().map(|topic| format!("  {:width$}  {}\n", topic.name, topic.title));
-    let which = format!("  {:width$}  a solver, by a few questions\n", "which");
-    format!("Topics (kmill help TOPIC):\n{}{which}", lines.collect::<String>())
+    let names: Vec<&str> = TOPICS.iter().map(|topic| topic.name).collect();
+    format!("Topics (kmill help TOPIC): {}; which helps to choose a solver, by a few questions.", names.join(", "))
 }
 
 pub(crate) fn by_name(name: &str) -> Option<&'static Topic> {

@@ -9,6 +9,8 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(super) struct FitProgress {
     passes: u64,
+    /// Number of rows that a pass announces: an upper bound.
+    stored_rows: u64,
     done: Mutex<DonePasses>,
 }
 
@@ -16,6 +18,9 @@ pub(super) struct FitProgress {
 struct DonePasses {
     /// Number of passes that have ended, in this process or in an earlier one.
     count: u64,
+    /// Number of rows of a whole pass; 0 before the first one. Conditions, test rows and missing
+    /// values leave stored rows out.
+    rows: u64,
     /// Number of passes that this process has read, and the seconds that they took. Rows of a
     /// checkpoint took no time.
     read: f64,
@@ -34,19 +39,35 @@ impl FitProgress {
     /// Returns the progress at the beginning of a fit; `None` if the number of passes is unknown.
     pub(super) fn new(forecast: &Forecast) -> Option<Self> {
         let passes = forecast.passes();
-        (passes > 1 && !forecast.rereads_table).then(|| Self { passes, done: Mutex::default() })
+        let stored_rows = forecast.stored_rows;
+        (passes > 1 && !forecast.rereads_table).then(|| Self { passes, stored_rows, done: Mutex::default() })
     }
 
     fn lock(&self) -> MutexGuard<'_, DonePasses> {
         self.done.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a pass that has ended. This process read `fraction` of its rows; the checkpoint of an
-    /// earlier process had the others.
-    pub(super) fn end_pass(&self, fraction: f64, took: Duration) {
+    /// Returns whether a stage that announces this number of rows is a pass over the table. Stages
+    /// that do not know their number of rows announce none.
+    pub(super) fn is_pass(&self, announced: Option<u64>) -> bool {
+        announced.is_none_or(|rows| rows == self.stored_rows)
+    }
+
+    /// Returns the number of rows of a pass that announces `announced` rows.
+    pub(super) fn rows_of_pass(&self, announced: u64) -> u64 {
+        match self.lock().rows {
+            0 => announced,
+            rows => rows.min(announced),
+        }
+    }
+
+    /// Counts a pass over `rows` rows that has ended. This process read `read` of them; the
+    /// checkpoint of an earlier process had the others.
+    pub(super) fn end_pass(&self, rows: u64, read: u64, took: Duration) {
         let mut done = self.lock();
         done.count += 1;
-        done.read += fraction;
+        done.rows = done.rows.max(rows);
+        done.read += read as f64 / rows.max(1) as f64;
         done.seconds += took.as_secs_f64();
     }
 
@@ -74,20 +95,23 @@ mod tests {
 
     #[test]
     fn restored_passes_are_done_but_took_no_time() {
-        let progress = FitProgress { passes: 4, done: Mutex::default() };
+        let progress = FitProgress { passes: 4, stored_rows: 1000, done: Mutex::default() };
         let [second, current] = [Duration::from_secs(1), Duration::from_secs(30)];
         assert_eq!(progress.describe(None), "pass 1 of 4");
-        progress.end_pass(0.0, Duration::ZERO);
+        assert!(progress.is_pass(None) && progress.is_pass(Some(1000)) && !progress.is_pass(Some(50)));
+        assert_eq!(progress.rows_of_pass(1000), 1000);
+        progress.end_pass(800, 0, Duration::ZERO);
+        assert_eq!(progress.rows_of_pass(1000), 800, "a condition leaves rows out");
         assert_eq!(progress.describe(None), "pass 2 of 4", "a pass of the checkpoint");
         // 10 s of this pass, and two further passes of 30 s: the checkpoint is no evidence of speed
         let text = progress.describe(Some(CurrentPass { time_left: 10 * second, time: current }));
         assert_eq!(text, "pass 2 of 4, about 70 s left in all");
-        progress.end_pass(0.5, 15 * second);
+        progress.end_pass(800, 400, 15 * second);
         // the later pass takes the mean time: (15 + 30) s for 1.5 passes
         let text = progress.describe(Some(CurrentPass { time_left: 20 * second, time: current }));
         assert_eq!(text, "pass 3 of 4, about 50 s left in all");
-        progress.end_pass(1.0, current);
-        progress.end_pass(1.0, current);
+        progress.end_pass(800, 800, current);
+        progress.end_pass(800, 800, current);
         assert_eq!(progress.describe(None), "", "more passes than planned");
     }
 }

@@ -236,7 +236,7 @@ fn what_cannot_be_compared_is_refused_with_a_remedy() {
         ("curve t.parquet --lambda 1e-6", 2, "--test-where"),
         ("curve t.parquet --intercept none", 2, "--test-where"),
         ("curve t.parquet --landmarks uniform", 1, "omit it"),
-        ("curve t.parquet -o a.pdf", 1, "choose a name that ends with .html"),
+        ("curve t.parquet -o a.gif", 1, "choose a name that ends with .html"),
         ("curve t.parquet -o no/a.html", 1, "create it first"),
         ("curve t.parquet -o a.csv -o a.csv", 1, "name it once"),
         ("curve t.parquet -o t.parquet", 1, "also an input"),

@@ -116,7 +116,7 @@ fn the_pages_of_fits_and_evaluations_show_what_they_have() {
     has("numbers.html", &["Importance of columns", "id=\"effect-5\"", "class=\"band c0\""]);
     has("test.html", &["<h2>Importance</h2>", "Test rows: residuals", "Test rows: partial dependence"]);
     has("table.html", &["<h2>What stands out</h2>", "id=\"column-10\"", "<th scope=\"row\">x9</th>"]);
-    has("labels.html", &["id=\"roc\"", "id=\"precision\"", "id=\"gains\"", "id=\"lift\"", "model, area 0."]);
+    has("labels.html", &["id=\"roc\"", "id=\"precision\"", "id=\"gains\"", "id=\"lift\"", "model, area "]);
     let (code, _, text) = super::run::kmill(at, "inspect r --report model.html");
     assert!(code == 1 && text.contains("a model has no page of its own"), "{text}");
     let (code, _, text) = super::run::kmill(at, "inspect t.parquet --report page.pdf");
@@ -209,19 +209,34 @@ fn a_page_has_the_calibration_and_the_histogram() {
         let mark = format!(" data-{name}=\"");
         calibration.split(&mark).skip(1).map(|part| part.split('"').next().unwrap().parse().unwrap()).collect()
     };
-    // by definition, from the written probabilities
-    let mut bins = vec![(0.0, 0.0, 0.0); 20];
-    for row in std::fs::read_to_string(at.join("p.csv")).unwrap().lines().skip(1) {
-        let cells: Vec<f64> = row.split(',').map(|cell| cell.parse().unwrap()).collect();
-        let bin = &mut bins[((20.0 * cells[3]) as usize).min(19)];
-        *bin = (bin.0 + cells[3], bin.1 + cells[0], bin.2 + 1.0);
-    }
-    let expected: Vec<(f64, f64)> =
-        bins.iter().filter(|bin| bin.2 > 0.0).map(|bin| (bin.0 / bin.2, bin.1 / bin.2)).collect();
-    let found: Vec<(f64, f64)> = values("x").into_iter().zip(values("y")).collect();
-    assert!(found.len() > 10 && found.len() == expected.len(), "{found:?}");
-    for (found, expected) in found.iter().zip(&expected) {
+    // by definition, from the written probabilities in ascending order, in bins of the shown sizes
+    let row = |line: &str| -> (f64, f64) {
+        let cells: Vec<f64> = line.split(',').map(|cell| cell.parse().unwrap()).collect();
+        (cells[3], cells[0])
+    };
+    let mut rows: Vec<(f64, f64)> =
+        std::fs::read_to_string(at.join("p.csv")).unwrap().lines().skip(1).map(row).collect();
+    rows.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let sizes: Vec<usize> = calibration
+        .split(" rows\"")
+        .filter_map(|part| part.rsplit(", ").next()?.replace(',', "").parse().ok())
+        .collect();
+    assert!(sizes.len() == 10 && sizes.iter().sum::<usize>() == 3000, "{sizes:?} {calibration}");
+    assert!(sizes.iter().all(|size| (270..330).contains(size)), "bins of about equal counts: {sizes:?}");
+    let points: Vec<(f64, f64)> = values("x").into_iter().zip(values("y")).collect();
+    let intervals = values("low").into_iter().zip(values("high"));
+    let mut first = 0;
+    for ((size, found), (low, high)) in sizes.iter().zip(&points).zip(intervals) {
+        let bin = &rows[first..first + size];
+        let mean = |value: fn(&(f64, f64)) -> f64| bin.iter().map(value).sum::<f64>() / *size as f64;
+        let expected = (mean(|row| row.0), mean(|row| row.1));
         assert!((found.0 - expected.0).abs() < 1e-9 && (found.1 - expected.1).abs() < 1e-9, "{found:?} {expected:?}");
+        // Wilson's interval has the ends p at which |observed − p| is 1.96 standard errors
+        for end in [low, high].into_iter().filter(|end| *end > 1e-12) {
+            let standard_error = (end * (1.0 - end) / *size as f64).sqrt();
+            assert!(((found.1 - end).abs() - 1.959_964 * standard_error).abs() < 1e-9, "{found:?} {low} {high}");
+        }
+        first += size;
     }
     assert!(page.contains("Brier score 0.") && calibration.contains("predicted probability of 1"), "{calibration}");
     // every row is in one bar

@@ -57,7 +57,8 @@ fn words_of_other_programs_are_answered_with_ours() {
         ("evaluate m t.csv --reprot page.html", "error: kmill evaluate has no option --reprot; did you mean --report?"),
         (
             "predict m t.csv -o p.csv --report page.html",
-            "kmill predict has no option --report (an option of fit, evaluate, tune, test); see kmill predict --help\n",
+            "kmill predict has no option --report (an option of fit, evaluate, inspect, tune, test); see kmill predict \
+             --help\n",
         ),
         ("fit ridge t.csv --target y -o m --alpha 1", "alpha is lambda * n"),
         ("fit ridge t.csv --target y -o m --cv=5", "--folds 5"),

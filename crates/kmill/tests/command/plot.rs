@@ -87,7 +87,7 @@ fn numbers_and_components_are_shades_with_lines() {
         ("plot r t.parquet -o a.svg", "name one of them"),
         ("plot r t.parquet --x x3 --y x3 -o a.svg", "this feature is already --x"),
         ("plot r t.parquet --x x3 --y nope -o a.svg", "no such feature"),
-        ("plot r t.parquet --x x3 --y x4 -o a.pdf", "choose a name that ends with .png, .svg or .html"),
+        ("plot r t.parquet --x x3 --y x4 -o a.gif", "choose a name that ends with .png, .svg, .pdf or .html"),
         ("plot k t.parquet --component 4 -o a.svg", "choose a number from 1 to"),
     ] {
         let (code, _, text) = kmill(at, line);

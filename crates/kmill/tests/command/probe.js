@@ -4,7 +4,7 @@ const frame = document.querySelector("iframe");
 frame.addEventListener("load", () => {
   const inner = frame.contentDocument, out = {};
   const shown = (element) => element.getClientRects().length > 0;
-  const charts = [...inner.querySelectorAll("figure.chart svg")].filter(shown);
+  const charts = [...inner.querySelectorAll("figure.chart > svg")].filter(shown);
   out.ran = inner.documentElement.dataset.script;
   out.overflow = inner.documentElement.scrollWidth - frame.clientWidth;
   out.series = Object.fromEntries(charts.map((svg) => [svg.id, [...svg.querySelectorAll(".series")].filter(shown).length]));
@@ -40,7 +40,7 @@ frame.addEventListener("load", () => {
   inner.querySelector("#show-0")?.click();
   out.hidden = [...svg.querySelectorAll(".series")].filter(shown).length;
   inner.querySelector("#at-seconds")?.click();
-  out.seconds = [...inner.querySelectorAll("figure.chart svg")].filter(shown).map((svg) => svg.id);
+  out.seconds = [...inner.querySelectorAll("figure.chart > svg")].filter(shown).map((svg) => svg.id);
   out.buttons = inner.querySelectorAll(".save button").length;
   inner.querySelector("#at-rank")?.click();
   // what the buttons would save, kept instead

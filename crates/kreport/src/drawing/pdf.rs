@@ -228,7 +228,7 @@ fn stream(content: &str) -> io::Result<Vec<u8>> {
 fn file_of_objects(objects: &[Vec<u8>]) -> Vec<u8> {
     let (mut file, mut positions) = (b"%PDF-1.7\n%\xE2\xE3\xCF\xD3\n".to_vec(), String::new());
     for (i, object) in objects.iter().enumerate() {
-        let _ = write!(positions, "{:010} 00000 n \n", file.len());
+        let _ = writeln!(positions, "{:010} 00000 n ", file.len());
         file.extend(format!("{} 0 obj\n", i + 1).bytes());
         file.extend(object);
         file.extend(b"\nendobj\n");
@@ -346,7 +346,13 @@ mod tests {
         assert_eq!(positions.len(), 7 + 9);
         assert!(text.contains("/MediaBox [0 0 300.00 150.00]") && text.contains("/Title <FEFF03B1002000260020"));
         let streams = streams(&file);
-        assert!(streams[1].contains("<03> <207B>") && streams[1].contains("<06> <03B1>"), "{}", streams[1]);
+        assert!(
+            streams[1].contains("<01> <0031>")
+                && streams[1].contains("<03> <207B>")
+                && streams[1].contains("<06> <03B1>"),
+            "{}",
+            streams[1]
+        );
         let content = &streams[0];
         assert!(content.contains("<010203040506> Tj") && content.contains("0 -1 -1 0"), "{content}");
         assert!(content.contains("100.00 50.00 m 200.00 50.00 l") && content.contains("/G0 gs"), "{content}");

@@ -61,7 +61,7 @@
   };
 
   const watch = (figure) => {
-    const svg = figure.querySelector("svg");
+    const svg = figure.querySelector(":scope > svg");
     let tip = null, rule = null;
     const clear = () => { tip?.remove(); rule?.remove(); tip = rule = null; };
     svg.addEventListener("pointermove", (event) => {
@@ -227,7 +227,7 @@
 
   for (const figure of document.querySelectorAll("figure.chart")) {
     watch(figure);
-    const svg = figure.querySelector("svg");
+    const svg = figure.querySelector(":scope > svg");
     offer(figure, svg.id, () => standalone(svg));
   }
   for (const sheet of document.querySelectorAll("figure.sheet")) {
