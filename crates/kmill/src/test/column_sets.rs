@@ -89,6 +89,9 @@ pub(super) fn column_sets(args: &TestArgs, job: &job::Run<'_>) -> Result<TestSam
     let second_columns = columns_of(&args.with)?;
     let given_columns = if args.given.given.is_empty() { Vec::new() } else { columns_of(&args.given.given)? };
     check_disjoint(["--with", "--given"], [&second_columns, &given_columns])?;
+    if let Some(name) = args.features.iter().find(|name| given_columns.contains(name)) {
+        return Err(overlap_error("--given", name, "--features"));
+    }
     // exclude the other sets from the first, unless their columns are named there
     let excluded = second_columns.iter().chain(&given_columns).map(|name| format!("!{name}"));
     let first_columns = columns_of(&args.features.iter().cloned().chain(excluded).collect::<Vec<_>>())?;
@@ -105,10 +108,12 @@ pub(super) fn column_sets(args: &TestArgs, job: &job::Run<'_>) -> Result<TestSam
 
 fn check_disjoint(options: [&'static str; 2], [first, second]: [&[String]; 2]) -> Result<()> {
     match second.iter().find(|name| first.contains(name)) {
-        Some(name) => {
-            let why = format!("the column is also in {}, and a column has one role in a test", options[0]);
-            Err(Error::option(options[1], name, why, "name it in one of the two"))
-        }
+        Some(name) => Err(overlap_error(options[1], name, options[0])),
         None => Ok(()),
     }
+}
+
+fn overlap_error(option: &'static str, name: &str, other_option: &str) -> Error {
+    let why = format!("the column is also in {other_option}, and a column has one role in a test");
+    Error::option(option, name, why, "name it in one of the two")
 }

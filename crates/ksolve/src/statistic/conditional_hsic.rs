@@ -20,9 +20,8 @@
 //!
 //! The errors of the two regressions enter the mean of the products as their product. The test keeps
 //! its level if this product is o(1/√n), so each regression may be as slow as n^(−1/4) (Shah,
-//! Peters). The bias of the regressions must be smaller than the error that is best for prediction.
-//! Therefore λ is a tenth of the value that minimises generalised cross-validation: the smallest
-//! penalty that the level was measured to need, see `docs/tests.md`.
+//! Peters). The bias of the regressions must be smaller than the bias that is best for prediction.
+//! Therefore λ is a tenth of the minimiser of generalised cross-validation.
 //!
 //! The residuals of n rows vary in fewer than n directions, so that the covariance of the products
 //! underestimates the variance of their mean. The statistic is multiplied by the ratio of the two
