@@ -210,7 +210,7 @@ fn dependence_of_columns_given_others() {
         at,
         "test hsic t.csv --features a --with d --given c --given-rank 20 --given-lambda 0.01 --components 3 --rank 40 --json",
     );
-    assert_eq!(few["ranks"], serde_json::json!([40, 40, 20]));
+    assert_eq!((&few["ranks"][0], &few["ranks"][2]), (&40.into(), &20.into()), "{few}");
     assert_eq!((&few["components"][0], &few["lambdas"][0]), (&3.into(), &0.01.into()), "{few}");
     // by default the first columns are all others
     let rest = ok(at, &format!("test hsic t.csv --with d --given c {options}"));
