@@ -24,8 +24,8 @@ pub(crate) struct GivenArgs {
     #[arg(long, value_name = "M", value_parser = parse::positive_integer, requires = "given", help_heading = "Given")]
     pub(crate) given_rank: Option<usize>,
     /// Ridge penalty of the regressions on the features of --given, in units of the features'
-    /// variances [default: a tenth of the minimiser of generalised cross-validation, for each of the
-    /// two regressions]
+    /// variances [default: a tenth of the minimiser of generalised cross-validation, for each of
+    /// the two regressions]
     #[arg(long, value_name = "L", value_parser = positive_number, requires = "given", help_heading = "Given")]
     pub(crate) given_lambda: Option<f64>,
     /// Maximum number of principal components of the residuals of each set [default: 10]

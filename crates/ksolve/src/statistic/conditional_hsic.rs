@@ -29,9 +29,9 @@
 //!
 //! Permutations of the rows would destroy the dependence of A and B on C, so no p-value uses them.
 //!
-//! `correlation` is an effect size. One random half of the rows determines the functions uᵀa and vᵀb
-//! with the largest covariance, the other half their correlation; the result is the mean over both
-//! halves.
+//! `correlation` is an effect size. One random half of the rows determines the functions uᵀa and
+//! vᵀb with the largest covariance, the other half their correlation; the result is the mean over
+//! both halves.
 //!
 //! *Passes*: one over the rows for the features and their second moments, one over the stored or
 //! recomputed features for the products. *Flops*: the maps, n(p + q + r)² for the moments,
