@@ -123,7 +123,7 @@ impl TestReport {
         }));
         lines.extend(test_statistic.conditional.as_ref().and_then(|figures| figures.correlation).map(|correlation| {
             let word = effect_word_of_correlation(correlation);
-            let of = "of the most dependent functions of the residuals, on rows they were not learned from";
+            let of = "of functions of the residuals, on rows they were not learned from";
             ("effect", format!("{word}: correlation {correlation:.3} {of}"))
         }));
         let PValues { permutation, spectrum, gamma } = test_statistic.p_values;
@@ -145,15 +145,14 @@ impl TestReport {
     fn regression_facts(&self, figures: &ConditionalFigures) -> Vec<(&'static str, String)> {
         let ConditionalFigures { explained, lambdas, degrees_of_freedom, components, .. } = figures;
         let fact = |of: &str, i: usize| {
+            let [explained, lambda] = [percent(explained[i]), number(lambdas[i], 2)];
             format!(
-                "{} of the variance of the features of {of}, with {:.0} degrees of freedom (lambda {})",
-                percent(explained[i]),
-                degrees_of_freedom[i],
-                number(lambdas[i], 2)
+                "{explained} of the features of {of} ({:.0} degrees of freedom, lambda {lambda})",
+                degrees_of_freedom[i]
             )
         };
         vec![
-            ("explained", fact("the first columns and the given columns", 0)),
+            ("explained", fact("the first and the given columns", 0)),
             ("", fact("the second columns", 1)),
             ("residuals", format!("{} and {} principal components", components[0], components[1])),
         ]

@@ -24,8 +24,8 @@ pub(crate) struct GivenArgs {
     #[arg(long, value_name = "M", value_parser = parse::positive_integer, requires = "given", help_heading = "Given")]
     pub(crate) given_rank: Option<usize>,
     /// Ridge penalty of the regressions on the features of --given, in units of the features'
-    /// variances [default: a tenth of the minimiser of generalised cross-validation, for each of the
-    /// two regressions]
+    /// variances [default: a tenth of the minimiser of generalised cross-validation, for each of
+    /// the two regressions]
     #[arg(long, value_name = "L", value_parser = positive_number, requires = "given", help_heading = "Given")]
     pub(crate) given_lambda: Option<f64>,
     /// Maximum number of principal components of the residuals of each set [default: 10]
@@ -89,6 +89,9 @@ pub(super) fn column_sets(args: &TestArgs, job: &job::Run<'_>) -> Result<TestSam
     let second_columns = columns_of(&args.with)?;
     let given_columns = if args.given.given.is_empty() { Vec::new() } else { columns_of(&args.given.given)? };
     check_disjoint(["--with", "--given"], [&second_columns, &given_columns])?;
+    if let Some(name) = args.features.iter().find(|name| given_columns.contains(name)) {
+        return Err(overlap_error("--given", name, "--features"));
+    }
     // exclude the other sets from the first, unless their columns are named there
     let excluded = second_columns.iter().chain(&given_columns).map(|name| format!("!{name}"));
     let first_columns = columns_of(&args.features.iter().cloned().chain(excluded).collect::<Vec<_>>())?;
@@ -105,10 +108,12 @@ pub(super) fn column_sets(args: &TestArgs, job: &job::Run<'_>) -> Result<TestSam
 
 fn check_disjoint(options: [&'static str; 2], [first, second]: [&[String]; 2]) -> Result<()> {
     match second.iter().find(|name| first.contains(name)) {
-        Some(name) => {
-            let why = format!("the column is also in {}, and a column has one role in a test", options[0]);
-            Err(Error::option(options[1], name, why, "name it in one of the two"))
-        }
+        Some(name) => Err(overlap_error(options[1], name, options[0])),
         None => Ok(()),
     }
+}
+
+fn overlap_error(option: &'static str, name: &str, other_option: &str) -> Error {
+    let why = format!("the column is also in {other_option}, and a column has one role in a test");
+    Error::option(option, name, why, "name it in one of the two")
 }

@@ -139,6 +139,7 @@ fn every_verb_stays_under_the_smallest_budget_it_accepts() {
         "fit spca narrow.parquet --target y --rank 200 --target-kernel gaussian() -o m",
         "fit ridge narrow.parquet --target y --rank 200 --lambda 1e-4 --importance -o m",
         "features narrow.parquet --features x* --rank 200 -o f.parquet",
+        "test hsic narrow.parquet --features x0,x1 --with y --given x2,x3 --rank 100",
         "fit ridge narrow.parquet --target y --map sketch --kernel polynomial(degree=2) --rank 1000 --lambda 1e-4 -o m",
         "predict ridge narrow.parquet --std --keep x0 -o p.parquet",
         "predict kpca narrow.parquet --novelty --preimage -o p.parquet",

@@ -170,6 +170,64 @@ fn dependence_of_columns() {
 }
 
 #[test]
+fn dependence_of_columns_given_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    // a and b have the common cause c; d follows a; kind is a function of c
+    let wave = |i: usize, factor: f64| ((i as f64 * factor).sin() * 43_758.545).fract();
+    let row = |i: usize| {
+        let c = 2.0 * wave(i, 12.9898) + wave(i, 3.1);
+        let (a, b) = (c + 0.7 * wave(i, 78.233), c * c + 0.7 * wave(i, 39.346));
+        let d = a - c + 0.3 * wave(i, 11.135) + 0.5 * c;
+        format!("{a},{b},{c},{d},{},1\n", if c > 0.0 { "up" } else { "down" })
+    };
+    std::fs::write(at.join("t.csv"), format!("a,b,c,d,kind,one\n{}", (0..1500).map(row).collect::<String>())).unwrap();
+    let options = "--rank 60 --json";
+    let marginal = ok(at, &format!("test hsic t.csv --features a --with b --permutations 0 {options}"));
+    assert!(p(&marginal, "spectrum") < 1e-6 && marginal.get("correlation").is_none(), "{marginal}");
+    let none = ok(at, &format!("test hsic t.csv --features a --with b --given c --where c<9 {options}"));
+    assert!(["spectrum", "gamma"].iter().all(|name| p(&none, name) > 0.01), "{none}");
+    assert!(none["p_values"]["permutation"].is_null() && none["permutations"] == 0, "{none}");
+    assert_eq!(none["columns"], serde_json::json!([["a"], ["b"], ["c"]]));
+    assert!(none["correlation"].as_f64().unwrap().abs() < 0.1, "{none}");
+    let kernels = none["kernels"].as_array().unwrap();
+    assert!(kernels.len() == 3 && kernels[0].as_str().unwrap().matches("gaussian").count() == 2, "{none}");
+    assert!(kernels[2].as_str().unwrap().starts_with("matern(nu=1.5"), "{none}");
+    // the condition may be a category
+    let linked = ok(at, &format!("test hsic t.csv --features a --with d --given c,kind --report p.html {options}"));
+    assert!(p(&linked, "spectrum") < 1e-6 && linked["correlation"].as_f64().unwrap() > 0.3, "{linked}");
+    assert_eq!(linked["columns"][2], serde_json::json!(["c", "kind=down", "kind=up"]));
+    let page = std::fs::read_to_string(at.join("p.html")).unwrap();
+    assert!(page.contains("given 3") && page.contains("residuals") && page.contains("correlation"), "{page}");
+    // formats, threads and memory change nothing
+    ok(at, "convert t.csv -o t.parquet -q");
+    let again = ok(
+        at,
+        &format!("test hsic t.parquet --features a --with d --given c,kind --threads 1 --memory 100MiB {options}"),
+    );
+    assert_eq!((&again["biased"], &again["p_values"]), (&linked["biased"], &linked["p_values"]));
+    let few = ok(
+        at,
+        "test hsic t.csv --features a --with d --given c --given-rank 20 --given-lambda 0.01 --components 3 --rank 40 --json",
+    );
+    assert_eq!((&few["ranks"][0], &few["ranks"][2]), (&40.into(), &20.into()), "{few}");
+    assert_eq!((&few["components"][0], &few["lambdas"][0]), (&3.into(), &0.01.into()), "{few}");
+    // by default the first columns are all others
+    let rest = ok(at, &format!("test hsic t.csv --with d --given c {options}"));
+    assert_eq!(rest["columns"][0].as_array().unwrap().len(), 5, "{rest}");
+    refused(at, "test hsic t.csv --features a,c --with b --given c", 1, "the column is also in --features");
+    refused(at, "test hsic t.csv --features a --with b,c --given c", 1, "the column is also in --with");
+    refused(at, "test hsic t.csv --features a --with b --given z", 1, "\"z\"");
+    refused(at, "test hsic t.csv --features a --with b --given one", 1, "constant in feature space");
+    refused(at, "test hsic t.csv --features a --with one --given c", 1, "constant in feature space");
+    refused(at, "test hsic t.csv --features a --with b --given c --permutations 9", 1, "omit it");
+    refused(at, "test hsic t.csv --features a --with b --given c --given-lambda 0", 2, "positive");
+    refused(at, "test hsic t.csv --features a --with b --components 3", 2, "--given");
+    refused(at, "test mmd t.csv --by c>0 --given c", 1, "or use hsic");
+    refused(at, "test mmd t.csv t.csv --given c", 1, "or use hsic");
+}
+
+#[test]
 fn herded_rows_stand_for_the_table() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();

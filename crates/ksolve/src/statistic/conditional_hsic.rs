@@ -1,8 +1,8 @@
 //! Conditional independence: do two sets of columns A and B depend on each other, given the columns
 //! C?
 //!
-//! Let phi (p features), psi (q features) and chi (r features) be the centred features of A, B and C
-//! in a row. The residuals of phi and psi are their parts that ridge regression on chi does not
+//! Let phi (p features), psi (q features) and chi (r features) be the centred features of A, B and
+//! C in a row. The residuals of phi and psi are their parts that ridge regression on chi does not
 //! predict; a and b are their leading principal components, d for each set:
 //!
 //! ```text
@@ -14,15 +14,14 @@
 //!
 //! If A and B are independent given C and the regressions find the conditional means, the products
 //! a ⊗ b are independent vectors of mean zero. By the central limit theorem, n times the biased
-//! statistic tends in distribution to Σ λ_l z_l², where λ_l are the d² eigenvalues of the covariance
-//! of the products and the z_l are independent standard normal variables. This holds if the
-//! conditional variances of a and b depend on C.
+//! statistic tends in distribution to Σ λ_l z_l², where λ_l are the d² eigenvalues of the
+//! covariance of the products and the z_l are independent standard normal variables. This holds
+//! even if the conditional variances of a and b depend on C.
 //!
-//! The errors of the two regressions enter the mean of the products as their product. The test keeps
-//! its level if this product is o(1/√n), so each regression may be as slow as n^(−1/4) (Shah,
-//! Peters). The bias of the regressions must be smaller than the error that is best for prediction.
-//! Therefore λ is a tenth of the value that minimises generalised cross-validation: the smallest
-//! penalty that the level was measured to need, see `docs/tests.md`.
+//! The errors of the two regressions enter the mean of the products as their product. The test
+//! keeps its level if this product is o(1/√n), so each regression may be as slow as n^(−1/4) (Shah,
+//! Peters). The bias of the regressions must be smaller than the bias that is best for prediction.
+//! Therefore λ is a tenth of the minimiser of generalised cross-validation.
 //!
 //! The residuals of n rows vary in fewer than n directions, so that the covariance of the products
 //! underestimates the variance of their mean. The statistic is multiplied by the ratio of the two
@@ -30,20 +29,20 @@
 //!
 //! Permutations of the rows would destroy the dependence of A and B on C, so no p-value uses them.
 //!
-//! `correlation` is an effect size. One random half of the rows determines the functions uᵀa and vᵀb
-//! with the largest covariance, the other half their correlation; the result is the mean over both
-//! halves.
+//! `correlation` is an effect size. One random half of the rows determines the functions uᵀa and
+//! vᵀb with the largest covariance, the other half their correlation; the result is the mean over
+//! both halves.
 //!
 //! *Passes*: one over the rows for the features and their second moments, one over the stored or
-//! recomputed features for the products. *Flops*: the maps, n(p + q + r)² for the moments, 4n(p + q
-//! + r)d for the components, nd⁴ for the products, 9r³ and 4d⁶/3 for the spectra. *Bytes*: the
-//! features if they fit, 13(p + q + r)² and 4d⁴ numbers.
+//! recomputed features for the products. *Flops*: the maps, n(p + q + r)² for the moments,
+//! 4n(p + q + r)d for the components, nd⁴ for the products, 9r³ and 4d⁶/3 for the spectra. *Bytes*:
+//! the features if they fit, 13(p + q + r)² and 4d⁴ numbers.
 //!
 //! References: Zhang, Peters, Janzing, Schölkopf, "Kernel-based conditional independence test and
-//! application in causal discovery", UAI 2011; Strobl, Zhang, Visweswaran, "Approximate kernel-based
-//! conditional independence tests for fast non-parametric causal discovery", Journal of Causal
-//! Inference 7, 2019; Shah, Peters, "The hardness of conditional independence testing and the
-//! generalised covariance measure", Annals of Statistics 48, 2020.
+//! application in causal discovery", UAI 2011; Strobl, Zhang, Visweswaran, "Approximate
+//! kernel-based conditional independence tests for fast non-parametric causal discovery", Journal
+//! of Causal Inference 7, 2019; Shah, Peters, "The hardness of conditional independence testing and
+//! the generalised covariance measure", Annals of Statistics 48, 2020.
 
 use super::null_distribution::ChiSquaredSum;
 use super::residual_components::{GivenSpectrum, ResidualComponents};

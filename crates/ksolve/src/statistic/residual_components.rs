@@ -10,8 +10,8 @@
 //!                                    dof(λ) = 1 + Σ_j s_j/(s_j + λ)
 //! ```
 //!
-//! The residuals are (I − S)ε if ε are the errors and S is the matrix of the regression, so they are
-//! smaller than ε, and dependent. [`GivenSpectrum::variance_ratio`] corrects for this.
+//! The residuals are (I − S)ε if ε are the errors and S is the matrix of the regression. So they
+//! are smaller than ε, and dependent. [`GivenSpectrum::variance_ratio`] corrects for this.
 //!
 //! Reference: Golub, Heath, Wahba, "Generalized cross-validation as a method for choosing a good
 //! ridge parameter", Technometrics 21, 1979.
