@@ -181,7 +181,8 @@ fn classes_have_their_scores_and_a_cost_has_its_threshold() {
         let wrong = labels.iter().zip(&rows).filter(|(label, row)| label[0] != row[0]).count() as f64;
         assert_eq!(wrong, paid(best).0 + paid(best).1);
         let page = std::fs::read_to_string(at.join("page.html")).unwrap();
-        assert!(page.contains("Squares are thresholds: 0.500") && page.contains("data-name=\"thresholds\""));
+        assert!(page.contains("<th scope=\"row\">0.5000</th>") && page.contains("data-name=\"thresholds\""));
+        assert!(page.contains("class=\"label\"") && page.contains(">0.500</text>"), "a labelled threshold");
         let areas = [&report["average_precision"], &report["auc"]].map(|area| area.as_f64().unwrap());
         let precision_at = |row: &&Vec<f64>| {
             let above = |other: &Vec<f64>| other[2 + class] >= row[2 + class];

@@ -181,7 +181,7 @@ fn bad_lines_are_answered_in_one_sentence_with_a_next_step() {
         "predict model t.parquet -o loop.parquet".to_string(),
         "convert t.parquet -o /dev/null".to_string(),
         "tune ridge t.parquet --target y -o search.doc".to_string(),
-        "curve t.parquet -o curve.pdf".to_string(),
+        "curve t.parquet -o curve.gif".to_string(),
         "plot model t.parquet -o p.gif".to_string(),
         "fit ridge t.parquet --target y -o m --scratch nowhere".to_string(),
         "fit ridge t.parquet --target y -o m --scratch t.parquet".to_string(),
