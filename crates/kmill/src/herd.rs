@@ -77,7 +77,9 @@ const ROW_COLUMN: &str = "row";
 pub(crate) fn run(args: &HerdArgs, run: &RunSettings) -> Result<HerdReport> {
     output::check_writable(&args.output)?;
     let selection = args.category.apply_to(open::selection(&args.data, &args.features, Vec::new()));
-    let selection = Selection { sparse: true, weighting: args.scale.and_then(Scaling::weighting), ..selection };
+    // words of texts are written as columns
+    let sparse = args.category.text.is_empty();
+    let selection = Selection { sparse, weighting: args.scale.and_then(Scaling::weighting), ..selection };
     let text = args.data.text.text_options();
     let text = job::text_options_for(&selection, &args.kernel, args.scale, true, text);
     let (table, _) = open::table(&args.data.paths, &text, &[])?;

@@ -194,6 +194,7 @@ fn run_test<T: kapprox::Real>(family: &StatisticFamily, args: &TestArgs, run: &R
         permutations,
         &job_run.resources(),
     )?;
+    column_sets::reliability_warning(&outcome.statistic).into_iter().for_each(|text| run.progress.warn(text));
     Ok(TestReport {
         statistic: family.name,
         sparse_columns: samples.samples[0].sparse_shape().map(|shape| shape.column_count),
@@ -298,7 +299,9 @@ fn encode_together(job: &job::Run<'_>, first: &SelectedTable, second: &SelectedT
 /// Returns the selection of these columns of the requested rows, which may be sparse.
 fn sample_selection(args: &TestArgs, features: &[String]) -> Selection {
     let weighting = args.scale.and_then(Scaling::weighting);
-    Selection { sparse: true, weighting, ..selection(args, features) }
+    // words of texts are tested one by one, as columns
+    let sparse = args.category.text.is_empty();
+    Selection { sparse, weighting, ..selection(args, features) }
 }
 
 /// Returns the selection of these columns of the requested rows.

@@ -228,7 +228,8 @@ fn methods(args: &CurveArgs, train: &SelectedTable) -> Result<Methods> {
 /// Returns the selection of the table, without conditions, targets and encoding.
 fn table_selection(args: &CurveArgs) -> Selection {
     let weighting = args.scale.and_then(Scaling::weighting);
-    Selection { sparse: true, weighting, ..open::training_selection(&args.data) }
+    let sparse = args.data.category.text.is_empty();
+    Selection { sparse, weighting, ..open::training_selection(&args.data) }
 }
 
 /// Returns the landmark scheme for maps with landmarks. Rejects `requested_scheme` if no map uses

@@ -7,7 +7,7 @@ use crate::{Error, Result, open};
 use clap::Args;
 use kapprox::Kernel;
 use ksolve::job::{self, LandmarkSource};
-use ksolve::statistic::{Conditioning, DEFAULT_COMPONENTS};
+use ksolve::statistic::{Conditioning, DEFAULT_COMPONENTS, TestStatistic};
 
 /// Options of the columns on which a test conditions.
 #[derive(Debug, Args)]
@@ -116,4 +116,46 @@ fn check_disjoint(options: [&'static str; 2], [first, second]: [&[String]; 2]) -
 fn overlap_error(option: &'static str, name: &str, other_option: &str) -> Error {
     let why = format!("the column is also in {other_option}, and a column has one role in a test");
     Error::option(option, name, why, "name it in one of the two")
+}
+
+/// Effect (a correlation) below which a small p-value of a conditional test is not trusted.
+const NEGLIGIBLE_EFFECT: f64 = 0.1;
+
+/// Largest p-value that rejects independence.
+const LEVEL: f64 = 0.05;
+
+/// Returns a warning if a test of conditional independence rejects, but its effect is negligible.
+/// Errors of the regressions on the given columns then suffice as an explanation.
+pub(super) fn reliability_warning(statistic: &TestStatistic) -> Option<String> {
+    let correlation = statistic.conditional.as_ref()?.correlation?;
+    let p_value = statistic.p_values.spectrum?;
+    (p_value <= LEVEL && correlation.abs() < NEGLIGIBLE_EFFECT).then(|| {
+        "the p-value is small, but the effect is negligible: with many rows, small errors of the regressions on the columns of \
+         --given also give small p-values; do not take it as a proof of dependence, judge by the effect"
+            .to_string()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ksolve::statistic::{ConditionalFigures, PValues};
+
+    #[test]
+    fn a_small_p_value_with_a_negligible_effect_has_a_warning() {
+        let statistic = |p_value, correlation| TestStatistic {
+            p_values: PValues { spectrum: Some(p_value), ..PValues::default() },
+            conditional: Some(ConditionalFigures { correlation, ..ConditionalFigures::default() }),
+            ..TestStatistic::default()
+        };
+        for (p_value, correlation, warns) in
+            [(0.01, Some(0.02), true), (0.01, Some(0.3), false), (0.2, Some(0.02), false), (0.01, None, false)]
+        {
+            assert_eq!(
+                reliability_warning(&statistic(p_value, correlation)).is_some(),
+                warns,
+                "{p_value} {correlation:?}"
+            );
+        }
+    }
 }

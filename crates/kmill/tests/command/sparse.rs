@@ -282,13 +282,11 @@ fn curves_tests_and_herding_on_sparse_rows_are_the_same_as_on_dense_rows() {
     // the rows are written as they are stored, also if the scaling weights their entries
     let weighted = format!("herd s.parquet --features x --count 5 --rank 5 --scale tf-idf -o w.parquet --json -q");
     let order = ok(at, &weighted)["rows"].as_array().unwrap().clone();
-    ok(at, "convert s.parquet -o s.jsonl -q");
-    ok(at, "convert w.parquet -o w.jsonl -q");
-    let lines = |name: &str| -> Vec<serde_json::Value> {
-        let text = std::fs::read_to_string(at.join(name)).unwrap();
-        text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["x"].clone()).collect()
+    let lines = |name: &str| -> Vec<String> {
+        ok(at, &format!("convert {name}.parquet --drop row -o {name}.svm -q"));
+        std::fs::read_to_string(at.join(format!("{name}.svm"))).unwrap().lines().map(str::to_string).collect()
     };
-    let (stored, written) = (lines("s.jsonl"), lines("w.jsonl"));
+    let (stored, written) = (lines("s"), lines("w"));
     let expected = order.iter().map(|row| stored[usize::try_from(row.as_u64().unwrap()).unwrap()].clone());
     assert_eq!(written, expected.collect::<Vec<_>>());
     let (code, _, stderr) = kmill(at, &format!("{test} --sparse").replace("none", "standard"));

@@ -200,7 +200,7 @@ pub struct TestStatistic {
 /// Effect size of a test of conditional independence, and the regressions of the features of both
 /// sets of columns on the features of the columns C.
 #[doc(hidden)]
-#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct ConditionalFigures {
     /// Correlation of the functions of the residuals with the largest covariance, on rows from
     /// which the functions were not learned; `None` if a half of the rows is empty.
