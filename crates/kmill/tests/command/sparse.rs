@@ -280,8 +280,8 @@ fn curves_tests_and_herding_on_sparse_rows_are_the_same_as_on_dense_rows() {
     let (dense, sparse) = (ok(at, &format!("{herd} -o d.npy")), ok(at, &format!("{herd} --sparse -o s.parquet")));
     assert!(dense["rows"].as_array().is_some_and(|rows| rows.len() == 5) && dense["rows"] == sparse["rows"]);
     // the rows are written as they are stored, also if the scaling weights their entries
-    let weighted = format!("herd s.parquet --features x --count 5 --rank 5 --scale tf-idf -o w.parquet --json -q");
-    let order = ok(at, &weighted)["rows"].as_array().unwrap().clone();
+    let weighted = "herd s.parquet --features x --count 5 --rank 5 --scale tf-idf -o w.parquet --json -q";
+    let order = ok(at, weighted)["rows"].as_array().unwrap().clone();
     let lines = |name: &str| -> Vec<String> {
         ok(at, &format!("convert {name}.parquet --drop row -o {name}.svm -q"));
         std::fs::read_to_string(at.join(format!("{name}.svm"))).unwrap().lines().map(str::to_string).collect()
