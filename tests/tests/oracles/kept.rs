@@ -31,7 +31,14 @@ fn solver(name: &str) -> Box<dyn AnySolver> {
     let (name, pairs) = name.split_once(' ').map_or((name, false), |(name, _)| (name, true));
     let family = by_name(name).unwrap();
     let reads = |parameter: &str| family.parameters.iter().any(|known| known.name == parameter);
-    let given = [("lambda", "1e-4"), ("nu", "0.2"), ("clusters", "8"), ("multiclass", "one-vs-one")];
+    let given = [
+        ("lambda", "1e-4"),
+        ("nu", "0.2"),
+        ("clusters", "8"),
+        ("starts", "2"),
+        ("components", "3"),
+        ("multiclass", "one-vs-one"),
+    ];
     let given = given.into_iter().filter(|(name, _)| reads(name) && (pairs || *name != "multiclass"));
     let options = given.fold(Options::new(), |options, (name, value)| options.set(name, value));
     family.build_solver(&family.settings(&options).unwrap()).unwrap()
