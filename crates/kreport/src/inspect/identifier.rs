@@ -17,7 +17,7 @@ pub enum Identifier {
     Folds,
     /// Numbers that count the rows.
     RowCounter,
-    /// This many values, of which nearly all differ.
+    /// This many values, and nearly all of them differ.
     Key(usize),
 }
 

@@ -69,7 +69,7 @@ pub struct CoordinateModel {
     /// Trace of the residual K − FFᵀ, relative to the trace of the kernel matrix K; for distances,
     /// an upper bound of this ratio. For the positive part of K, the exact ratio.
     pub trace_error: f64,
-    /// Eigenvalues of K, if the coordinates are those of its positive part; otherwise `None`.
+    /// Eigenvalues of K, if the coordinates come from its positive part; otherwise `None`.
     #[doc(hidden)]
     pub spectrum: Option<SpectrumSummary>,
 }

@@ -127,7 +127,7 @@ impl Outcome<'_> {
 impl Predictor {
     /// Computes importance and partial dependence of the columns from a sample of the selected
     /// rows, which have the target. `None` for rankings, outlier detectors and sparse rows, for
-    /// fewer than 30 rows, and for columns so many that the sample would be smaller.
+    /// fewer than 30 rows, and for so many columns that the sample would be smaller.
     ///
     /// *Cost*: one pass over the rows, and at most 250,000 predictions. *Bytes*: the rows of the
     /// sample, twice per thread, and the model.
