@@ -103,7 +103,7 @@ mod tests {
         progress.end_pass(800, 0, Duration::ZERO);
         assert_eq!(progress.rows_of_pass(1000), 800, "a condition leaves rows out");
         assert_eq!(progress.describe(None), "pass 2 of 4", "a pass of the checkpoint");
-        // 10 s of this pass, and two further passes of 30 s: rows of a checkpoint say nothing of speed
+        // 10 s of this pass, and two further passes of 30 s; restored rows say nothing of speed
         let text = progress.describe(Some(CurrentPass { time_left: 10 * second, time: current }));
         assert_eq!(text, "pass 2 of 4, about 70 s left in all");
         progress.end_pass(800, 400, 15 * second);

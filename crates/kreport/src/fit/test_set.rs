@@ -18,7 +18,7 @@ pub struct TestPart {
 }
 
 impl TestPart {
-    /// Chooses test rows among the rows of the selection of a fit. The cost is that of
+    /// Chooses test rows among the rows of the selection of a fit. The passes are in
     /// [`Run::choose_test_rows`].
     ///
     /// # Errors
