@@ -41,6 +41,8 @@ struct RowTiers {
     memory_rows: usize,
     scratch_rows: usize,
     recomputed_rows: usize,
+    /// Bytes of the stored kernel values between landmarks: of all of them, or 0.
+    landmark_bytes: usize,
 }
 
 /// Returns the stages of the fit: statistics, landmarks, preconditioner, iteration.
@@ -50,20 +52,20 @@ pub(super) fn stages<T: Real>(ridge: &Ridge, request: &FitRequest<'_>) -> (PassS
     let ([preconditioner_plan, iteration_plan], tiers) = iteration_plans::<T>(size, pass_shape, request.resources);
     let landmark_plan = stage_plans::plan_scheme_selection(size, pass_shape, &request.options.landmarks, budget);
     let (passes_per_visit, n) = (u64::from(tiers.recomputed_rows > 0), usize::try_from(size.n).unwrap_or(usize::MAX));
-    // one pass for each group of sketch rows, unless all blocks are in memory
+    // one pass for each visit of the sketch, unless all blocks are in memory
     let sketch_passes = match (
         ridge.preconditioner.unwrap_or_default(),
-        sketch::sketch_groups(n, request.options.rank.min(n).max(1)),
+        sketch::sketch_visits(n, request.options.rank.min(n).max(1)),
     ) {
         (Preconditioner::Falkon, _) => 0,
         (Preconditioner::Krill, None) => passes_per_visit,
-        (Preconditioner::Krill, Some((groups, _))) => {
-            groups as u64 * u64::from(tiers.scratch_rows + tiers.recomputed_rows > 0)
+        (Preconditioner::Krill, Some(visits)) => {
+            visits as u64 * u64::from(tiers.scratch_rows + tiers.recomputed_rows > 0)
         }
     };
-    // an iteration halves the residual: log2(1/tolerance) visits, one more for a true residual, and
-    // one more for the training error
-    let block_visits = (-ridge.residual_tolerance::<T>().clamp(f64::EPSILON, 0.5).log2()).ceil() + 3.0;
+    // an iteration multiplies the residual by .35 (FALKON: more), and ln(.35) = -1.05: a visit for
+    // each iteration, two for true residuals, and one for the training error
+    let block_visits = (-ridge.residual_tolerance::<T>().clamp(f64::EPSILON, 0.5).ln() / 1.05).ceil() + 3.0;
     let [landmark_passes, _] = request.options.map_passes();
     let passes = [1, landmark_passes, 1 + sketch_passes, passes_per_visit * block_visits as u64];
     let plans = [stage_plans::plan_scan(size, pass_shape, budget), landmark_plan, preconditioner_plan, iteration_plan];
@@ -135,8 +137,13 @@ fn iteration_plans<T: Real>(
             "kernel blocks of {memory_rows} rows; {scratch_rows} rows are in scratch, {recomputed_rows} are recomputed in every iteration"
         ),
     };
-    let tiers = RowTiers { memory_rows, scratch_rows, recomputed_rows };
-    ([preconditioner_plan, iteration_plan].map(|plan| plan.term(name.clone(), memory_rows * row_bytes, "")), tiers)
+    let [preconditioner_plan, iteration_plan] =
+        [preconditioner_plan, iteration_plan].map(|plan| plan.term(name.clone(), memory_rows * row_bytes, ""));
+    let landmark_bytes = KernelTiles::<f64>::full_cache_bytes(m);
+    let landmark_bytes =
+        if landmark_bytes <= budget.saturating_sub(iteration_plan.bytes()) { landmark_bytes } else { 0 };
+    let iteration_plan = iteration_plan.term("kernel values between landmarks", landmark_bytes, "");
+    ([preconditioner_plan, iteration_plan], RowTiers { memory_rows, scratch_rows, recomputed_rows, landmark_bytes })
 }
 
 fn scratch_row_bytes<T: Real>(column_count: usize, size: &ProblemSize) -> u64 {
@@ -292,7 +299,7 @@ impl<N: Real> NystromFit<'_, N> {
         let observer = resources.stage_observer.start_stage(stage_plans::ITERATION_STAGE, None);
         let (tolerance, right) = (self.ridge.residual_tolerance::<N>(), problem.right_sides());
         let stopping_rule = StoppingRule { tolerance, observer: &*observer, journal: resources.journal };
-        let k_mm = KernelTiles::new(&*f64_kernel, self.z, resources.workers);
+        let k_mm = KernelTiles::new(&*f64_kernel, self.z, resources.workers).with_cache(tiers.landmark_bytes);
         let mut normal_matrix = NormalMatrix {
             problem,
             blocks: &mut blocks,

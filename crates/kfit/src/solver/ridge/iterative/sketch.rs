@@ -3,46 +3,54 @@
 //! rows and the m landmarks, K_mm the kernel values between landmarks, H subtracts a fraction of
 //! the mean from each column, and μ = lambda·n.
 //!
-//! * **KRILL**: P = (S H K_nm)ᵀ(S H K_nm) + μ K_mm, where S is a random matrix of 4m rows. S H K_nm
-//!   is called the sketch. With four rows per landmark, the sketch distorts norms by factors of
-//!   about 1 ± ½, so the condition number of P⁻¹A is about ((1 + ½)/(1 − ½))² = 9 for any spectrum
-//!   of A, and an iteration halves the error. S is a sparse sign matrix: every row of the table is
-//!   added to 8 rows of the sketch, with random signs, divided by √8. (Díaz, Epperly, Frangella,
-//!   Tropp, Webber, "Robust, randomized preconditioning for kernel ridge regression", arXiv
-//!   2304.12465, 2023, section 3.) If n ≤ 4m, all rows of the table replace the sketch.
+//! * **KRILL**: P = (S H K_nm)ᵀ(S H K_nm) + μ K_mm, where S is a random matrix of 8m rows. S H K_nm
+//!   is called the sketch. With eight rows per landmark, the sketch distorts norms by factors of
+//!   about 1 ± 1/√8, so the condition number of P⁻¹A is about ((1 + .35)/(1 − .35))² = 4.4 for any
+//!   spectrum of A, and an iteration multiplies the error by about .35. S is a sparse sign matrix:
+//!   every row of the table is added to 4 rows of the sketch, with random signs, divided by 2.
+//!   (Díaz, Epperly, Frangella, Tropp, Webber, "Robust, randomized preconditioning for kernel ridge
+//!   regression", arXiv 2304.12465, 2023, section 3.) If n ≤ 8m, all rows of the table replace the
+//!   sketch.
 //! * **FALKON**: P = (n/m) K_mmᵀ K_mm + μ K_mm, as if the landmarks were a uniform sample of the
 //!   rows. Landmarks of another scheme would need importance weights; P has none, so it is then a
 //!   worse preconditioner. (Rudi, Carratino, Rosasco, "FALKON: an optimal large scale kernel
 //!   method", NeurIPS 2017.)
 //!
 //! The sketch is never stored as a whole. A random key assigns every row of the table to one of g
-//! groups, and each group has its own 4m/g rows of the sketch. A visit of the group's rows computes
-//! the group's part of the sketch, adds its Gram matrix to P, and discards it. Groups do not make
-//! the sketch less accurate, because the probability that two rows of the table are added to the
-//! same row of the sketch is the same with and without groups. Kernel values in memory are reused.
-//! If some kernel values are not in memory, each group takes a pass over the table.
+//! groups, and each group has its own 8m/g rows of the sketch. A visit of the rows of a few groups
+//! computes their part of the sketch, adds its Gram matrix to P, and discards it. Groups do not
+//! make the sketch less accurate, because the probability that two rows of the table are added to
+//! the same row of the sketch is the same with and without groups. Kernel values in memory are
+//! reused. If some kernel values are not in memory, each visit takes a pass over the table.
 //!
-//! P is summed and factored in f64, in place: 4m² bytes. *Flops*: nm kernel values, 8nm additions,
-//! 4m·m² for the Gram matrix, m³/3 for the factor.
+//! P is summed and factored in f64, in place: 4m² bytes. *Flops*: nm kernel values, 4nm additions,
+//! 8m·m² for the Gram matrix, m³/3 for the factor.
 
 use super::blocks::{KernelBlocks, MIN_CALL_ROWS};
 use super::{nystrom::NystromProblem, packed::PackedLower};
 use crate::linalg::kernel_rows::compute_kernel_rows;
-use crate::{Error, Result, linalg::strips::for_each_strip};
+use crate::{
+    Error, Result,
+    linalg::strips::{BufferPool, for_each_strip},
+};
 use faer::{MatRef, prelude::*};
 use kapprox::Real;
 use kstore::key::{Purpose, Stream};
 use kstore::{Workers, pass::Observer};
 
-/// Number of rows of the sketch per landmark.
-const ROWS_PER_LANDMARK: usize = 4;
+/// Number of rows of the sketch per landmark. With 4 rows instead of 8, the Gram matrix takes half
+/// of the time, but there are 1.4 times as many iterations.
+const ROWS_PER_LANDMARK: usize = 8;
 
-/// Number of sketch rows to which each row of the table is added. 8 is the value of the KRILL
-/// paper.
-const SIGNS_PER_ROW: usize = 8;
+/// Number of sketch rows to which each row of the table is added. The KRILL paper has 8; with 4,
+/// the number of iterations was the same, and the additions took half of the time.
+const SIGNS_PER_ROW: usize = 4;
 
-/// Maximum number of sketch rows in a group. Only the rows of one group are in memory at a time.
-const MAX_GROUP_ROWS: usize = 2048;
+/// Maximum number of sketch rows in a group. A strip of columns of a group stays in the L2 cache.
+const MAX_GROUP_ROWS: usize = 512;
+
+/// Number of groups whose sketch rows are in memory at a time.
+const GROUPS_PER_VISIT: usize = 4;
 
 /// Number of rows of K_nm or K_mm that are added to P at a time without a sketch.
 const UNSKETCHED_STRIP_ROWS: usize = 512;
@@ -69,10 +77,16 @@ kmodel::enum_of_words!(Preconditioner, "preconditioner", "krill" => Krill, "falk
 
 /// Returns the number of groups, and the number of sketch rows in each group. Returns `None` if the
 /// table has at most as many rows as the sketch.
-pub(crate) fn sketch_groups(n: usize, m: usize) -> Option<(usize, usize)> {
+fn sketch_groups(n: usize, m: usize) -> Option<(usize, usize)> {
     let sketch_row_count = ROWS_PER_LANDMARK * m;
     let group_count = sketch_row_count.div_ceil(MAX_GROUP_ROWS);
     (sketch_row_count < n).then(|| (group_count, sketch_row_count.div_ceil(group_count)))
+}
+
+/// Returns the number of visits of the rows that compute the sketch. Returns `None` if the table
+/// has at most as many rows as the sketch.
+pub(crate) fn sketch_visits(n: usize, m: usize) -> Option<usize> {
+    sketch_groups(n, m).map(|(group_count, _)| group_count.div_ceil(GROUPS_PER_VISIT))
 }
 
 /// Returns the bytes that the computation of the factor takes, in addition to the factor.
@@ -82,8 +96,9 @@ pub(crate) fn build_bytes(m: usize, tile_rows: usize, threads: usize) -> usize {
     // the last two are vectors that grow by doubling
     let entry_bytes = size_of::<RowSigns>() + 2 * (size_of::<u64>() + size_of::<&[f64]>());
     let entry_buffer_bytes = (MIN_CALL_ROWS + tile_rows) * entry_bytes;
-    8 * m.next_multiple_of(SKETCH_STRIP_COLUMNS) * MAX_GROUP_ROWS.max(UNSKETCHED_STRIP_ROWS)
-        + threads * 8 * SKETCH_STRIP_COLUMNS * MAX_GROUP_ROWS
+    let visit_rows = GROUPS_PER_VISIT * MAX_GROUP_ROWS;
+    8 * m.next_multiple_of(SKETCH_STRIP_COLUMNS) * visit_rows.max(UNSKETCHED_STRIP_ROWS)
+        + threads * 8 * SKETCH_STRIP_COLUMNS * visit_rows
         + entry_buffer_bytes
         + PackedLower::scratch_bytes(threads)
 }
@@ -171,15 +186,27 @@ impl NystromProblem<'_> {
                 }
             });
         };
-        let (mut sketch, mut passes) = (Sketch::new(group_rows, shift), 0);
-        for group in 0..group_count {
-            let assignment = SketchAssignment::new(seed, group_count as u64, group as u64, group_rows as u64);
-            passes += blocks.visit_rows(observer, |row| assignment.contains(row), &mut |row_numbers, k| {
-                let row_signs: Vec<RowSigns> = row_numbers.iter().map(|row| assignment.row_signs(*row)).collect();
-                sketch.add_rows(&row_signs, k, workers);
+        let assignment = SketchAssignment::new(seed, group_count as u64, group_rows as u64);
+        let (mut sketch, mut passes) = (Sketch::new(GROUPS_PER_VISIT.min(group_count) * group_rows, shift), 0);
+        for first_group in (0..group_count).step_by(GROUPS_PER_VISIT) {
+            let groups = first_group..group_count.min(first_group + GROUPS_PER_VISIT);
+            let is_selected = |row: u64| groups.contains(&assignment.group(row));
+            passes += blocks.visit_rows(observer, is_selected, &mut |row_numbers, k| {
+                for group in groups.clone() {
+                    let first_row = (group - first_group) * group_rows;
+                    let rows_of_group = row_numbers.iter().zip(k).filter(|(row, _)| assignment.group(**row) == group);
+                    let (row_signs, k): (Vec<RowSigns>, Vec<&[T]>) =
+                        rows_of_group.map(|(row, k)| (assignment.row_signs(*row, first_row), *k)).unzip();
+                    sketch.add_rows(&row_signs, &k, workers);
+                }
             })?;
             sketch.transpose(workers);
-            p.add_gram(MatRef::from_column_major_slice(&sketch.matrix[..group_rows * m], group_rows, m), 1.0, workers);
+            let sketch_rows = sketch.row_count;
+            p.add_gram(
+                MatRef::from_column_major_slice(&sketch.matrix[..sketch_rows * m], sketch_rows, m),
+                1.0,
+                workers,
+            );
             sketch.matrix.fill(0.0);
         }
         Ok(passes)
@@ -189,33 +216,33 @@ impl NystromProblem<'_> {
 /// The (sketch row, sign) pairs of a row of the table.
 type RowSigns = [(usize, f64); SIGNS_PER_ROW];
 
-/// Random assignment of the table's rows to the sketch rows of one group.
+/// Random assignment of the table's rows to groups, and to the sketch rows of their group.
 #[derive(Clone, Copy, Debug)]
 struct SketchAssignment {
     group_and_sign_streams: [Stream; 2],
     group_count: u64,
-    group_index: u64,
     group_rows: u64,
 }
 
 impl SketchAssignment {
-    fn new(seed: u64, group_count: u64, group_index: u64, group_rows: u64) -> Self {
+    fn new(seed: u64, group_count: u64, group_rows: u64) -> Self {
         let group_and_sign_streams = [0, 1].map(|round| Stream::new(seed, Purpose::Sketch, round));
-        Self { group_and_sign_streams, group_count, group_index, group_rows }
+        Self { group_and_sign_streams, group_count, group_rows }
     }
 
-    fn contains(&self, row: u64) -> bool {
-        self.group_and_sign_streams[0].uniform_below(row, self.group_count) == self.group_index
+    fn group(&self, row: u64) -> usize {
+        self.group_and_sign_streams[0].uniform_below(row, self.group_count) as usize
     }
 
-    /// Returns the sketch rows to which a row of the table is added, with the signs. They are
-    /// distinct if the group has at least [`SIGNS_PER_ROW`] sketch rows.
-    fn row_signs(&self, row: u64) -> RowSigns {
+    /// Returns the sketch rows to which a row of the table is added, with the signs. The sketch
+    /// rows of its group begin at `first_row`. They are distinct if the group has at least
+    /// [`SIGNS_PER_ROW`] sketch rows.
+    fn row_signs(&self, row: u64, first_row: usize) -> RowSigns {
         let mut entries = [(0, 0.0); SIGNS_PER_ROW];
         let (mut entry_count, mut draw) = (0, 0u64);
         while entry_count < SIGNS_PER_ROW {
             let key = self.group_and_sign_streams[1].word(row.wrapping_mul(1 << 16).wrapping_add(draw));
-            let sketch_row = ((u128::from(key) * u128::from(self.group_rows)) >> 64) as usize;
+            let sketch_row = first_row + ((u128::from(key) * u128::from(self.group_rows)) >> 64) as usize;
             draw += 1;
             if self.group_rows >= SIGNS_PER_ROW as u64
                 && entries[..entry_count].iter().any(|(other, _)| *other == sketch_row)
@@ -230,16 +257,17 @@ impl SketchAssignment {
     }
 }
 
-/// Number of columns of the sketch to which one thread adds at a time. Sixteen columns of the 2,048
-/// rows of a group take a quarter of a megabyte, which stays in the L2 cache.
-const SKETCH_STRIP_COLUMNS: usize = 16;
+/// Number of columns of the sketch to which one thread adds at a time. 64 columns of the 512 rows
+/// of a group take a quarter of a megabyte, which stays in the L2 cache. With 16 columns, the rows
+/// of the table would be read in pieces that are too short.
+const SKETCH_STRIP_COLUMNS: usize = 64;
 
 /// Number of table rows whose values in one strip of columns are loaded together. The rows are far
 /// apart in memory, so each separate load would wait. Loading them together more than halves the
 /// measured time of the additions.
 const FETCH_ROWS: usize = 64;
 
-/// The rows of the sketch S H K_nm that belong to one group.
+/// The rows of the sketch S H K_nm that belong to the groups of a visit.
 ///
 /// While rows are added, every strip of columns is row-major, so that the additions are vectorised.
 /// At the end, `transpose` transposes each strip in place, and `matrix` is then column-major. The
@@ -266,15 +294,18 @@ impl Sketch {
 
     /// Transposes the strips into the column-major matrix.
     fn transpose(&mut self, workers: &Workers) {
-        let row_count = self.row_count;
+        let (row_count, buffers) = (self.row_count, BufferPool::<Vec<f64>>::default());
         for_each_strip(workers, &mut self.matrix, row_count * SKETCH_STRIP_COLUMNS, |_, b| {
-            let row_major = b.to_vec();
-            for (j, column) in b.chunks_exact_mut(row_count).enumerate() {
-                column
-                    .iter_mut()
-                    .zip(row_major[j..].iter().step_by(SKETCH_STRIP_COLUMNS))
-                    .for_each(|(to, from)| *to = *from);
-            }
+            buffers.with_buffer(Vec::new, |row_major| {
+                row_major.clear();
+                row_major.extend_from_slice(b);
+                for (j, column) in b.chunks_exact_mut(row_count).enumerate() {
+                    column
+                        .iter_mut()
+                        .zip(row_major[j..].iter().step_by(SKETCH_STRIP_COLUMNS))
+                        .for_each(|(to, from)| *to = *from);
+                }
+            });
         });
     }
 }
@@ -327,38 +358,33 @@ mod tests {
     #[test]
     fn every_row_is_in_one_group_and_keeps_its_length() {
         let (groups, rows) = sketch_groups(100_000, 3000).unwrap();
-        assert_eq!((groups, rows), (6, 2000));
+        assert_eq!((groups, rows, sketch_visits(100_000, 3000)), (47, 511, Some(12)));
+        let assignment = SketchAssignment::new(1, groups as u64, rows as u64);
         let mut counts = vec![0usize; groups];
-        for row in 0..6000 {
-            let groups_of_row: Vec<u64> = (0..groups as u64)
-                .filter(|g| SketchAssignment::new(1, groups as u64, *g, rows as u64).contains(row))
-                .collect();
-            assert_eq!(groups_of_row.len(), 1, "{row}");
-            counts[groups_of_row[0] as usize] += 1;
-            let mut sketch_rows: Vec<usize> = SketchAssignment::new(1, groups as u64, groups_of_row[0], rows as u64)
-                .row_signs(row)
-                .iter()
-                .map(|entry| entry.0)
-                .collect();
+        for row in 0..47_000 {
+            counts[assignment.group(row)] += 1;
+            let mut sketch_rows = assignment.row_signs(row, 7).map(|entry| entry.0);
             sketch_rows.sort_unstable();
             assert!(
-                sketch_rows.windows(2).all(|w| w[0] < w[1]) && sketch_rows[SIGNS_PER_ROW - 1] < rows,
+                sketch_rows[0] >= 7
+                    && sketch_rows.windows(2).all(|w| w[0] < w[1])
+                    && sketch_rows[SIGNS_PER_ROW - 1] < 7 + rows,
                 "{sketch_rows:?}"
             );
         }
         // 1,000 each, within five standard deviations
-        assert!(counts.iter().all(|count| count.abs_diff(1000) < 150), "{counts:?}");
-        assert!(super::sketch_groups(12_000, 3000).is_none());
+        assert!(counts.iter().all(|count| count.abs_diff(1000) < 158), "{counts:?}");
+        assert!(super::sketch_groups(24_000, 3000).is_none());
     }
 
     #[test]
     fn a_sketch_is_the_sum_of_signed_rows_with_the_same_bits_on_any_threads() {
         // sizes around a strip of columns and around the rows that are loaded together
-        for (n, m) in [(3, 1), (64, 16), (150, 19)] {
-            let (rows, keys) = (40, SketchAssignment::new(2, 1, 0, 40));
+        for (n, m) in [(3, 1), (64, 64), (150, 67)] {
+            let (rows, keys) = (40, SketchAssignment::new(2, 1, 40));
             let k: Vec<f32> = (0..n * m).map(|i| (i as f32 * 0.618).sin()).collect();
             let (k, entries): (Vec<&[f32]>, Vec<RowSigns>) =
-                (k.chunks(m).collect(), (0..n as u64).map(|row| keys.row_signs(row)).collect());
+                (k.chunks(m).collect(), (0..n as u64).map(|row| keys.row_signs(row, 0)).collect());
             let shift: Vec<f64> = (0..m).map(|j| (j as f64 * 0.377).cos()).collect();
             let sketched = |workers: &Workers| {
                 let mut sketch = Sketch::new(rows, shift.clone());
@@ -384,15 +410,15 @@ mod tests {
 
     #[test]
     fn signs_are_fair_and_independent_of_the_row() {
-        let keys = SketchAssignment::new(3, 1, 0, 64);
+        let keys = SketchAssignment::new(3, 1, 64);
         let (mut sum, mut by_half) = (0.0, [0.0f64; 2]);
         for row in 0..10_000 {
-            for (sketch_row, sign) in keys.row_signs(row) {
+            for (sketch_row, sign) in keys.row_signs(row, 0) {
                 sum += sign;
                 by_half[usize::from(sketch_row >= 32)] += sign;
             }
         }
-        // 80,000 signs: five standard deviations are 1,414
-        assert!(f64::abs(sum) < 1414.0 && by_half.iter().all(|sum| sum.abs() < 1000.0), "{sum} {by_half:?}");
+        // 40,000 signs: five standard deviations are 1,000
+        assert!(f64::abs(sum) < 1000.0 && by_half.iter().all(|sum| sum.abs() < 707.0), "{sum} {by_half:?}");
     }
 }
