@@ -27,6 +27,15 @@ const MMAP_THRESHOLD: libc::c_int = 256 << 10;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const TRIM_THRESHOLD: libc::c_int = 1 << 20;
 
+/// Memory budget from which a subcommand of many small fits keeps freed memory.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const MIN_KEEPING_MEMORY: usize = 4 << 30;
+
+/// The two thresholds while freed memory is kept: the largest buffer that an arena can hold, and
+/// the size of an arena.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const KEEPING_THRESHOLDS: [libc::c_int; 2] = [32 << 20, 64 << 20];
+
 /// Address space that an arena reserves, in bytes.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const ARENA_BYTES: usize = 64 << 20;
@@ -88,6 +97,23 @@ pub(crate) fn configure() {
     }
 }
 
+/// Lets the arenas keep freed memory for the next buffers, if the budget is large. For subcommands
+/// that fit hundreds of small problems: otherwise the system clears the pages of their matrices for
+/// every fit. Measured on two cores: `kmill curve` on kin40k at ranks 250 to 1,000 takes 36 s
+/// instead of 41 s, of which the system takes 1.0 s instead of 4.7 s, and 451 MiB instead of 361
+/// MiB. The trials of `kmill tune` on 2,000 rows take .7 of the time, and 370 MiB instead of 202
+/// MiB.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[expect(unsafe_code, reason = "mallopt is a C function; this is the one file of the crate that may")]
+pub(crate) fn keep_freed_memory(memory_budget: usize) {
+    if memory_budget >= MIN_KEEPING_MEMORY {
+        for (option, value) in [libc::M_MMAP_THRESHOLD, libc::M_TRIM_THRESHOLD].into_iter().zip(KEEPING_THRESHOLDS) {
+            // SAFETY: as in `configure`; the parameters may change while threads run.
+            unsafe { libc::mallopt(option, value) };
+        }
+    }
+}
+
 /// Gives free pages in arenas back to the system. Returns the resident bytes that remain, or 0 if
 /// the system does not report them. A subcommand with two parts calls this function between them,
 /// so that freed memory of the first part does not add to the peak of the second. `kmill
@@ -106,6 +132,10 @@ pub(crate) fn trim_and_measure() -> usize {
 pub(crate) fn trim_and_measure() -> usize {
     kstore::budget::rss().unwrap_or(0)
 }
+
+/// Does nothing on other systems, whose allocators keep freed memory themselves.
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+pub(crate) fn keep_freed_memory(_memory_budget: usize) {}
 
 /// Does nothing on other systems: their allocators return freed pages themselves or cannot be
 /// configured, and there is no such signal.

@@ -13,7 +13,7 @@ pub(crate) use request::CurveArgs;
 
 use crate::output::{self, FileKind, Outputs};
 use crate::{
-    Error, Result, args::RunSettings, args::run::resume_mode, interrupt, pipeline::FirstStages, progress::Progress,
+    Error, Result, allocator, args::RunSettings, args::run::resume_mode, interrupt, pipeline::FirstStages, progress::Progress,
 };
 use cells_file::CellsFile;
 use kapprox::Real;
@@ -42,6 +42,7 @@ pub(crate) fn run(args: &CurveArgs, run: &RunSettings) -> Result<CurveReport> {
         return Err(Error::option("--resume", "", "finished cells are stored next to an output", remedy));
     }
     let request = Request::new(args, run)?;
+    allocator::keep_freed_memory(run.memory);
     output::protect_inputs(outputs.files.iter().map(|(path, _)| path), output::table_files(request.train.table()))?;
     match args.precision {
         ElementType::F32 => open_and_run::<f32>(&request, args, run, &outputs),

@@ -6,7 +6,7 @@ mod search_stages;
 use crate::args::parse::Kernels;
 use crate::args::{DataArgs, LagArgs, MapArgs, PersistenceArgs, RunArgs, RunSettings, SolverArgs, TestRowsArgs, parse};
 use crate::output::{self, FileKind, Outputs};
-use crate::{Error, Result, open, pipeline, pipeline::FitOptions};
+use crate::{Error, Result, allocator, open, pipeline, pipeline::FitOptions};
 use clap::{Args, builder::PossibleValuesParser};
 use kapprox::Kernel;
 use kreport::fit::FitReport;
@@ -210,6 +210,7 @@ fn search_and_fit<T: kapprox::Real>(
     outputs: &Outputs,
 ) -> Result<TuneReport> {
     let time_budget = TimeBudget::new(args.time);
+    allocator::keep_freed_memory(run.memory);
     let selection = options.fit.requested_selection();
     options.text_options = search.text_options_for(&options.fit, &selection, options.text_options);
     let selected = pipeline::select(&mut options, run)?;

@@ -85,7 +85,7 @@ pub(super) const PRECONDITIONER: Parameter = Parameter {
     name: "preconditioner",
     kind: ParameterKind::Choice(&["krill", "falkon"]),
     default: None,
-    help: "Preconditioner of pcg on landmarks: krill or falkon; krill uses a sketch of 4 * rank \
+    help: "Preconditioner of pcg on landmarks: krill or falkon; krill uses a sketch of 8 * rank \
         rows [default: krill]",
 };
 
