@@ -13,7 +13,8 @@ pub(crate) use request::CurveArgs;
 
 use crate::output::{self, FileKind, Outputs};
 use crate::{
-    Error, Result, allocator, args::RunSettings, args::run::resume_mode, interrupt, pipeline::FirstStages, progress::Progress,
+    Error, Result, allocator, args::RunSettings, args::run::resume_mode, interrupt, pipeline::FirstStages,
+    progress::Progress,
 };
 use cells_file::CellsFile;
 use kapprox::Real;

@@ -137,13 +137,12 @@ fn iteration_plans<T: Real>(
             "kernel blocks of {memory_rows} rows; {scratch_rows} rows are in scratch, {recomputed_rows} are recomputed in every iteration"
         ),
     };
-    let [preconditioner_plan, iteration_plan] =
-        [preconditioner_plan, iteration_plan].map(|plan| plan.term(name.clone(), memory_rows * row_bytes, ""));
     let landmark_bytes = KernelTiles::<f64>::full_cache_bytes(m);
-    let landmark_bytes =
-        if landmark_bytes <= budget.saturating_sub(iteration_plan.bytes()) { landmark_bytes } else { 0 };
-    let iteration_plan = iteration_plan.term("kernel values between landmarks", landmark_bytes, "");
-    ([preconditioner_plan, iteration_plan], RowTiers { memory_rows, scratch_rows, recomputed_rows, landmark_bytes })
+    let free_bytes = budget.saturating_sub(iteration_plan.bytes() + memory_rows * row_bytes);
+    let landmark_bytes = if landmark_bytes <= free_bytes { landmark_bytes } else { 0 };
+    iteration_plan = iteration_plan.term("kernel values between landmarks", landmark_bytes, "");
+    let tiers = RowTiers { memory_rows, scratch_rows, recomputed_rows, landmark_bytes };
+    ([preconditioner_plan, iteration_plan].map(|plan| plan.term(name.clone(), memory_rows * row_bytes, "")), tiers)
 }
 
 fn scratch_row_bytes<T: Real>(column_count: usize, size: &ProblemSize) -> u64 {
