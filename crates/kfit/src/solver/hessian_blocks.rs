@@ -28,14 +28,19 @@ const BUFFERED_ROWS: usize = 256;
 /// preconditioner.
 const MAX_BLOCK_BYTES: usize = 256 << 20;
 
-/// Returns the bytes of k blocks for n rows with p features, or `None` if the solver should not use
+/// Maximum cost of blocks, in passes: the maximum number of iterations of a Newton step.
+const MAX_PASSES: usize = 200;
+
+/// Returns the bytes of k blocks for n rows with p features, or `None` if the solver never uses
 /// blocks. This decision depends only on the problem size.
-///
-/// Sampled blocks cost about as much as p²/n passes, and save about twenty passes per Newton step.
-/// The solver uses them if p²/n is at most 16.
-pub(super) fn bytes_if_worthwhile(n: usize, p: usize, k: usize, element_bytes: usize) -> Option<usize> {
+pub(super) fn bytes_if_affordable(n: usize, p: usize, k: usize, element_bytes: usize) -> Option<usize> {
     let bytes = k.saturating_mul(8 * p * p + BUFFERED_ROWS * p * element_bytes);
-    (bytes <= MAX_BLOCK_BYTES && p.saturating_mul(p) <= n.saturating_mul(16)).then_some(bytes)
+    (bytes <= MAX_BLOCK_BYTES && p.saturating_mul(p) <= n.saturating_mul(MAX_PASSES)).then_some(bytes)
+}
+
+/// Returns the cost of k blocks in passes, about p²/n; `None` if the solver never uses blocks.
+pub(super) fn passes(n: usize, p: usize, k: usize, element_bytes: usize) -> Option<usize> {
+    bytes_if_affordable(n, p, k, element_bytes).map(|_| p * p / n.max(1))
 }
 
 /// Weighted sums of second moments of the sampled rows.

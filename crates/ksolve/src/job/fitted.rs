@@ -1,6 +1,11 @@
 //! Runs a job and returns its result: a model and the report of its fit.
 
-use super::{ElementType, Fit, Run, fit::ParsedOptions, sparse_rows, warnings::improvement_warnings};
+use super::{
+    ElementType, Fit, Run,
+    fit::ParsedOptions,
+    sparse_rows,
+    warnings::{improvement_warnings, random_folds_warning},
+};
 use crate::combination_report::Combination;
 use crate::fit_report::{FitReport, TrainScores, convention_of};
 use crate::metric::combination::{self, combine};
@@ -287,7 +292,8 @@ fn train_model<T: Real>(
     let TrainedModel { mut model, mut report, needs_f64, training_folds } = trained;
 
     (report.solver, report.lambda_convention) = (fit.solver_family.name, convention_of(fit.solver_family.name));
-    improvement_warnings(&report).into_iter().for_each(|text| resources.stage_observer.warn(text));
+    let folds_warning = random_folds_warning(&report, &fit.requested_selection());
+    improvement_warnings(&report).into_iter().chain(folds_warning).for_each(|text| resources.stage_observer.warn(text));
     (model.metadata.solver, model.metadata.intercept) = (fit.solver_family.name.to_string(), settings.intercept());
     model.metadata.options = fit.canonical_options(train_options)?;
     if model.metadata.options["missing"].is_null() && selected.missing().name() != Missing::Error.name() {

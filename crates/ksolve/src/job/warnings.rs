@@ -2,9 +2,10 @@
 
 use super::FitReport;
 use crate::SurfaceCell;
+use crate::folds::FoldSpec;
 use crate::solver::parameter::{C, GAP, LAMBDA};
 use crate::solver::{self, EACH_PENALTY_SUFFIX};
-use kstore::display;
+use kstore::{Part, Selection, TestSpec, display};
 
 /// Explained fraction of the variance below which a model is hardly better than a constant.
 const MIN_USEFUL_EXPLAINED: f64 = 0.05;
@@ -32,6 +33,32 @@ pub(super) fn improvement_warnings(report: &FitReport) -> Vec<String> {
         explained_warning(report),
     ];
     warnings.into_iter().chain(edge_warnings).flatten().collect()
+}
+
+/// Warns of random folds if the test rows are later rows or whole groups, or if features are past
+/// values: the choices then minimise an error that is smaller than the error on such rows.
+pub(super) fn random_folds_warning(report: &FitReport, selection: &Selection) -> Option<String> {
+    let has_random_folds = matches!(FoldSpec::parse(&report.folds), Ok(FoldSpec::Random(_)));
+    let test_spec = selection.part.as_ref().filter(|_| has_random_folds).map(|part| match part {
+        Part::Training(test_rows) | Part::Test(test_rows) => &test_rows.spec,
+    });
+    let later = |column: Option<&String>| {
+        let order = column.map_or(String::new(), |column| format!(":{column}"));
+        let has_forward_folds = report.solver == solver::ridge::FAMILY.name;
+        let folds = if has_forward_folds { format!("forward:5{order}") } else { "blocks:5".to_string() };
+        ("the test rows are later rows", folds)
+    };
+    let (why, folds) = match test_spec {
+        Some(TestSpec::Last { column, .. }) => later(column.as_ref()),
+        Some(TestSpec::Groups { column, .. }) => ("the test rows are whole groups", format!("groups:5:{column}")),
+        _ => {
+            let lags = selection.lags.as_ref().filter(|_| has_random_folds)?;
+            ("features are past values", later(lags.order.as_ref()).1)
+        }
+    };
+    Some(format!(
+        "the folds are random, but {why}: the held-out error is too small, and choices that minimise it may be wrong; use `folds` {folds}"
+    ))
 }
 
 fn selected_cell(report: &FitReport) -> Option<(&SurfaceCell, f64)> {
@@ -178,6 +205,33 @@ mod tests {
         report.train = Some(TrainScores { mse: 0.05, rmse: 0.05f64.sqrt(), r2: Some(0.95), loo_mse: None });
         report.certificate = Some(Certificate { trace_error: 0.1, overshoot: 0.0, floor: 0.0 });
         report
+    }
+
+    #[test]
+    fn random_folds_are_reported_if_the_test_rows_are_not_random() {
+        let warning = |spec: &str, solver: &'static str, folds: &str| {
+            let report = FitReport { solver, folds: folds.to_string(), ..good() };
+            let rule = kstore::TestRule::Where(kstore::Condition::parse("day >= 3").unwrap());
+            let test_rows = kstore::TestRows { spec: TestSpec::parse(spec).unwrap(), seed: 0, rule };
+            let part = Some(Part::Training(std::sync::Arc::new(test_rows)));
+            random_folds_warning(&report, &Selection { part, ..Selection::default() })
+        };
+        for (spec, solver, advice) in [
+            ("last:20%:day", "ridge", "`folds` forward:5:day"),
+            ("last:20%", "ridge", "`folds` forward:5"),
+            ("last:20%:day", "svm", "`folds` blocks:5"),
+            ("groups:20%:subject", "svm", "`folds` groups:5:subject"),
+        ] {
+            let text = warning(spec, solver, "5").unwrap();
+            assert!(text.ends_with(advice), "{spec}: {text}");
+        }
+        for (spec, folds) in [("20%", "5"), ("last:20%:day", "forward:5:day"), ("last:20%:day", "none")] {
+            assert_eq!(warning(spec, "ridge", folds), None, "{spec}, {folds}");
+        }
+        let report = FitReport { solver: "ridge", folds: "5".to_string(), ..good() };
+        let lags = kstore::Lags { order: Some("hour".to_string()), ..kstore::Lags::default() };
+        let text = random_folds_warning(&report, &Selection { lags: Some(lags), ..Selection::default() }).unwrap();
+        assert!(text.contains("past values") && text.ends_with("forward:5:hour"), "{text}");
     }
 
     #[test]

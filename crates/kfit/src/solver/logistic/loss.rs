@@ -34,8 +34,8 @@ pub(super) struct Loss<'a, 'k, T: Real> {
     pub(super) intercept: Intercept,
     last_point: LastPoint<T>,
     pub(super) passes: u64,
-    /// True if each class has its own preconditioner.
-    pub(super) has_blocks: bool,
+    /// Cost of one preconditioner for each class, in passes; `None` if all classes share one.
+    pub(super) block_passes: Option<usize>,
 }
 
 /// The last evaluated point.
@@ -83,8 +83,8 @@ impl<'a, 'k, T: Real> Loss<'a, 'k, T> {
             rows.row_weights.weight_sum((0..features.n).filter(|i| !rows.is_held_out(*i))).max(f64::MIN_POSITIVE);
         let (probabilities, is_computed) = (vec![T::ZERO; features.n * k], vec![false; features.n]);
         let last_point = LastPoint { coefficients: (Vec::new(), Vec::new()), probabilities, is_computed };
-        let has_blocks = hessian_blocks::bytes_if_worthwhile(features.n, features.p, k, size_of::<T>()).is_some();
-        Self { features, rows, total_weight, observer, k, intercept, last_point, passes: 0, has_blocks }
+        let block_passes = hessian_blocks::passes(features.n, features.p, k, size_of::<T>());
+        Self { features, rows, total_weight, observer, k, intercept, last_point, passes: 0, block_passes }
     }
 
     /// Drops the stored probabilities, for a loss whose Hessian is not needed.
@@ -228,11 +228,12 @@ impl<T: Real> Objective<T> for Loss<'_, '_, T> {
         Ok(product)
     }
 
+    fn block_passes(&self) -> Option<usize> {
+        self.block_passes
+    }
+
     fn hessian_blocks(&mut self, point: &Evaluation, step: usize) -> Result<Option<(Vec<FoldGram>, f64)>> {
-        match self.has_blocks {
-            true => Ok(Some((self.sampled_blocks(point, step)?, 1.0 / self.total_weight))),
-            false => Ok(None),
-        }
+        Ok(Some((self.sampled_blocks(point, step)?, 1.0 / self.total_weight)))
     }
 }
 

@@ -16,8 +16,8 @@
 //! product takes one pass over the features. Far from the solution all classes share the
 //! preconditioner γ ΦᵀΦ/n + 2 lambda I, where γ is the mean of q(1 − q) over the class
 //! probabilities q. Near the solution, each class has its own preconditioner
-//! (`../hessian_blocks.rs`) if there are enough rows. Then a few iterations are enough, whatever
-//! the condition number of the kernel.
+//! (`../hessian_blocks.rs`) if there are enough rows, or if a step took many iterations. Then a few
+//! iterations are enough, whatever the condition number of the kernel.
 //!
 //! If there are enough rows, the steps start from the solution on a sample (`sample.rs`), and ΦᵀΦ
 //! is the sum over the sample. Otherwise the pass that stores the features also sums ΦᵀΦ.
@@ -119,7 +119,7 @@ impl<T: Real> Solver<T> for Logistic {
         )
         .term(
             "Hessians of the classes",
-            hessian_blocks::bytes_if_worthwhile(n, p, if k == 2 { 1 } else { k }, size.element_bytes).unwrap_or(0),
+            hessian_blocks::bytes_if_affordable(n, p, if k == 2 { 1 } else { k }, size.element_bytes).unwrap_or(0),
             REMEDY_LOWER_RANK,
         )
         .term("scores of a tile", 3 * pass_shape.tile_rows * k * size_of::<f64>(), "")

@@ -83,9 +83,9 @@ impl<'a, T: Real> FeatureSample<'a, T> {
         let stop_only = StopOnlyObserver(observer);
         let mut loss = Loss::new(features, rows, k, intercept, &stop_only);
         // the memory plan has room for blocks only if the steps on all rows use them
-        let blocks_fit = hessian_blocks::bytes_if_worthwhile(self.n, features.p, k, size_of::<T>()).is_some();
-        loss.has_blocks =
-            blocks_fit && features.p.saturating_mul(features.p) <= PASSES_SAVED_BY_BLOCKS.saturating_mul(features.n);
+        let blocks_fit = hessian_blocks::passes(self.n, features.p, k, size_of::<T>()).is_some();
+        let are_worthwhile = features.p.saturating_mul(features.p) <= PASSES_SAVED_BY_BLOCKS.saturating_mul(features.n);
+        loss.block_passes = (blocks_fit && are_worthwhile).then_some(0);
         let tolerance = (SAMPLE_TOLERANCE / (features.n as f64).sqrt()).max(newton::gradient_tolerance::<T>());
         let target = Target { lambda, max_steps, tolerance };
         Ok(newton::minimise(&mut loss, &self.moments, target, None, Start::Zero)?.w)

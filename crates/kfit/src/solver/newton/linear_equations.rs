@@ -10,8 +10,13 @@ use kstore::Workers;
 
 const MAX_CG_ITERATIONS: usize = 200;
 
-/// Number of iterations of a step above which the next step computes new blocks of the Hessian.
+/// Number of iterations of a step above which the next step computes new blocks of the Hessian. If
+/// blocks cost more than four times as many passes, a quarter of their cost replaces this number.
 const MAX_ITERATIONS_WITH_BLOCKS: usize = 8;
+
+/// Number of passes that blocks save in any problem. If a step took many iterations, blocks are
+/// expected to save twice as many passes, because they serve at least two steps.
+const MIN_SAVED_PASSES: usize = 16;
 
 /// Computes the factors of the preconditioner at this point, if the factors of an earlier step are
 /// not good enough.
@@ -24,12 +29,15 @@ pub(super) fn update_factors<T: Real>(
     step_count: usize,
 ) -> Result<()> {
     if is_final {
-        if !state.blocks_point.is_empty() && state.iteration_count <= MAX_ITERATIONS_WITH_BLOCKS {
-            return Ok(());
-        }
+        let cost = loss.block_passes().unwrap_or(usize::MAX);
+        let needs_blocks = match state.blocks_point.is_empty() {
+            true => cost <= MIN_SAVED_PASSES.max(2 * state.iteration_count),
+            false if state.iteration_count <= MAX_ITERATIONS_WITH_BLOCKS.max(cost / 4) => return Ok(()),
+            false => true,
+        };
         // the old factors and the new blocks are never in memory together
         state.factors.truncate(1);
-        if let Some((blocks, scale)) = loss.hessian_blocks(evaluation, step_count)? {
+        if needs_blocks && let Some((blocks, scale)) = loss.hessian_blocks(evaluation, step_count)? {
             state.factors = factor_blocks(loss, blocks, scale, lambda)?;
             (state.blocks_point, state.blocks_step) = (state.w.clone(), step_count);
             return Ok(());

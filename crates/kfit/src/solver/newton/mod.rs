@@ -7,8 +7,9 @@
 //! full Newton steps succeed. With a start near the solution, such as the solution on a sample of
 //! the rows, all steps have the requested lambda.
 //!
-//! Sampled blocks of the Hessian cost as much as several iterations. Near the solution they change
-//! little, so the steps share their factors until a step needs many iterations.
+//! Sampled blocks of the Hessian cost as much as several iterations. A step computes them if the
+//! step before took many iterations. Near the solution they change little, so the steps share their
+//! factors until a step needs many iterations again.
 
 mod linear_equations;
 mod state;
@@ -54,9 +55,13 @@ pub(super) trait Objective<T: Real> {
     fn evaluate(&mut self, w: &[f64]) -> Result<Evaluation>;
     /// Computes the product of `v` and the Hessian of the loss at the last evaluated point.
     fn hessian_product(&mut self, v: &[f64]) -> Result<Vec<f64>>;
+    /// Returns the cost of the diagonal blocks of the Hessian, in passes; `None` if the moments of
+    /// all rows are always a better preconditioner.
+    fn block_passes(&self) -> Option<usize> {
+        None
+    }
     /// Returns one diagonal block of the Hessian at this point for each of the k functions, and a
-    /// common factor of all blocks. Returns `None` if the moments of all rows are a better
-    /// preconditioner.
+    /// common factor of all blocks; `None` if there are none.
     fn hessian_blocks(&mut self, _point: &Evaluation, _step: usize) -> Result<Option<(Vec<FoldGram>, f64)>> {
         Ok(None)
     }

@@ -47,12 +47,9 @@ impl Persist for NewtonState {
         from.fill("counts", &mut counts)?;
         [self.initial_gradient_norm, self.current_lambda] = scalars;
         (self.final_steps, self.passes) = (counts[0] as usize, counts[1]);
-        // files of earlier versions have no blocks; then the next step computes them
-        self.blocks_point = from.read("blocks point").unwrap_or_default();
+        self.blocks_point = from.read("blocks point")?;
         let mut blocks_counts = [0u64; 2];
-        if !self.blocks_point.is_empty() {
-            from.fill("blocks counts", &mut blocks_counts)?;
-        }
+        from.fill("blocks counts", &mut blocks_counts)?;
         (self.blocks_step, self.iteration_count) = (blocks_counts[0] as usize, blocks_counts[1] as usize);
         Ok(())
     }

@@ -235,6 +235,10 @@ impl<T: Real> Objective<T> for RankingLoss<'_, '_, T> {
         self.transposed_product(row_products.into_iter())
     }
 
+    fn block_passes(&self) -> Option<usize> {
+        hessian_blocks::passes(self.features.n, self.features.p, 1, size_of::<T>())
+    }
+
     /// Returns an unbiased estimate of the Hessian: moments of the feature differences of sampled
     /// pairs. The moments of the features themselves would be a worse preconditioner. They include
     /// all rows, although near the solution few pairs still have a second derivative above 0. They
@@ -242,7 +246,7 @@ impl<T: Real> Objective<T> for RankingLoss<'_, '_, T> {
     fn hessian_blocks(&mut self, _: &Evaluation, step: usize) -> Result<Option<(Vec<FoldGram>, f64)>> {
         let (features, p) = (self.features, self.features.p);
         let (pairs, weight) = self.draw_pairs(step);
-        if pairs.is_empty() || hessian_blocks::bytes_if_worthwhile(features.n, p, 1, size_of::<T>()).is_none() {
+        if pairs.is_empty() {
             return Ok(None);
         }
         let (mut block, panels, sequential) = (SampledBlock::<T>::new(p), BufferPool::default(), Workers::sequential());

@@ -202,7 +202,7 @@ impl<T: Real> Solver<T> for Ranking {
         )
         .term(
             "pairs of the preconditioner",
-            hessian_blocks::bytes_if_worthwhile(n, p, 1, size.element_bytes).unwrap_or(0)
+            hessian_blocks::bytes_if_affordable(n, p, 1, size.element_bytes).unwrap_or(0)
                 + loss::pair_feature_bytes(p, size.element_bytes),
             "lower `rank`",
         )
