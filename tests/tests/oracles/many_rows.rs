@@ -79,6 +79,22 @@ fn logistic_regression_is_stationary() {
     }
 }
 
+/// 27 passes pay for the blocks of the Hessian at 200 features: no step computes them at once, but
+/// a small lambda needs many iterations with one preconditioner for all classes.
+#[test]
+fn blocks_of_few_rows_replace_iterations() {
+    let (x, y) = problem(4);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rows.parquet");
+    write(&path, &x, &y);
+    let kernel = "laplacian(sigma=0.5)";
+    let options = TrainOptions { rank: 200, ranks: vec![200], ..exact(Task::Classification, kernel, x.len()) };
+    let solver = Options::new().set("lambda", 1e-7);
+    let trained = solve::<f64>(&select(&path, Task::Classification), &options, "logistic", &solver, 2);
+    let passes = trained.report.passes;
+    assert!(passes < 600, "{passes} passes");
+}
+
 #[test]
 fn the_squared_hinge_is_stationary() {
     for k in [2, 4] {
