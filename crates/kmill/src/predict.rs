@@ -56,7 +56,7 @@ pub(crate) struct PredictArgs {
     #[arg(long, conflicts_with = "top", help_heading = "Run")]
     pub(crate) contributions: bool,
     /// Table with the rows that contributions are relative to; 64 of them are drawn [default: 64
-    /// landmarks of the model]
+    /// landmarks of the model, or 64 rows of DATA if it has none in the units of the table]
     #[arg(long, value_name = "FILE", help_heading = "Run")]
     pub(crate) background: Option<PathBuf>,
     /// Also write the squared distance of each row from the span of the components, as `novelty`
@@ -123,6 +123,11 @@ pub(crate) fn run(args: &PredictArgs, run: &RunSettings) -> Result<(u64, Vec<Ano
         let data = SelectArgs { paths: vec![background.clone()], rows: None, condition: None, ..args.data.clone() };
         let background = open::select_for_model(&mut predictor, &data, &[], Selection::default(), run)?;
         predictor = predictor.with_background_table(&background)?;
+    } else if (args.reasons.is_some() || args.contributions) && !predictor.has_background() {
+        let why =
+            "contributions are relative to 64 rows of this table, because the model has no landmarks in its units";
+        run.progress.note(&format!("{why}; --background names other rows"));
+        predictor = predictor.with_background_or(&selected)?;
     }
     // keep rows with missing values, even if the fit dropped them, unless --missing is given
     let keeps_incomplete_rows = args.data.missing.is_none() && args.top.is_none();

@@ -325,7 +325,7 @@ impl<T: Float> Chunk<'_, '_, T> {
                 "only numbers have a mean: choose `missing` indicator or `missing` drop"
             }
             (false, _) if is_category => "clean the data or choose `missing` indicator or `missing` drop",
-            (false, true) => "clean the data or choose `missing` drop or `missing` mean",
+            (false, true) => "clean the data or choose `missing` indicator, `missing` mean or `missing` drop",
             (false, false) if self.source.target_slots().contains(&slot) => {
                 "clean the data or choose `missing_target` drop"
             }

@@ -268,6 +268,9 @@ impl Model {
             }
             let (rows, _) = predictor.with_lags(rows, true, &run)?;
             let selected = predictor.select(&rows, selection)?.with_incomplete_rows();
+            if extras.contributions {
+                predictor = predictor.clone().with_background_or(&selected)?;
+            }
             let n = predictor.score_table(&selected, extras, Vec::new(), &run, |block| {
                 append_rows(&mut scores, &block.scores, &block.is_incomplete);
                 let values = match extras {

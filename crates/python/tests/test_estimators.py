@@ -544,5 +544,9 @@ def test_contributions_sum_to_the_prediction():
     explanation = two.explain(X[:5])
     assert explanation.values.shape == (5, 4, 2) and explanation.base_values.shape == (5, 2)
     np.testing.assert_allclose(explanation.values[:, :, 0], -explanation.values[:, :, 1], atol=1e-5)
+    # without landmarks, the rows of X replace them, if there are enough
+    fourier = kmill.KernelRidge(rank=50, map="fourier").fit(X, y)
+    explanation = fourier.explain(X[:20])
+    np.testing.assert_allclose(explanation.values.sum(axis=1) + explanation.base_values, fourier.predict(X[:20]), atol=1e-4)
     with pytest.raises(ValueError, match="background"):
-        kmill.KernelRidge(rank=50, map="fourier").fit(X, y).explain(X)
+        fourier.explain(X[:5])

@@ -23,11 +23,6 @@ use kstore::{MemoryPlan, pass::Observer};
 /// parameter.
 pub const EACH_PENALTY_SUFFIX: &str = "at each";
 
-/// Relative gradient norm at which the fit without a fold ends, times √n. At the solution for a
-/// sample of n rows, the relative gradient norm for the population is about 1/√n; a twentieth of
-/// this sampling error changes held-out errors far less than their standard errors.
-const HELD_OUT_TOLERANCE: f64 = 0.05;
-
 /// A linear function of the features: its weights, p numbers, and its intercept.
 pub(super) type LinearFunction<'a> = (&'a [f64], f64);
 
@@ -184,13 +179,10 @@ pub(super) fn scores_by_newton<T: Real, L: Objective<T>>(
     let mut held_out_scores = HeldOutScores::new(features.n, k, penalties.len()).storing_functions(stores_functions);
     for fold in 0..data.folds.count() as u16 {
         let ((mut loss, training_weight), mut previous) = (loss_without_fold(fold)?, None);
-        let sampling_tolerance = HELD_OUT_TOLERANCE / (features.n as f64).sqrt();
         for (penalty_index, penalty) in penalties.iter().enumerate() {
             let (lambda, journal) = (penalty.lambda(training_weight), data.resources.journal);
             let start = previous.as_ref().map_or(Start::Zero, Start::Path);
-            let target = Target::new::<T>(lambda, max_steps);
-            let tolerance = if stores_functions { target.tolerance } else { target.tolerance.max(sampling_tolerance) };
-            let optimum = minimise(&mut loss, moments, Target { tolerance, ..target }, journal, start)?;
+            let optimum = minimise(&mut loss, moments, Target::new::<T>(lambda, max_steps), journal, start)?;
             let Optimum { w, .. } = previous.insert(optimum);
             held_out_scores.passes += *loss.passes_mut();
             let columns: Vec<Vec<f64>> = (0..k).map(|j| (0..p).map(|i| w[i * k + j]).collect()).collect();

@@ -394,6 +394,28 @@ fn a_strange_row_has_its_reasons() {
     assert!(code != 0 && said.contains("--top"), "{said}");
 }
 
+/// Random features have no landmarks: predicted rows replace them.
+#[test]
+fn contributions_without_landmarks_are_relative_to_predicted_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    cities(folder.path());
+    let fit = "fit ridge t.csv --target y --features a,b --map fourier --rank 50 --lambda 1e-4 -o m.safetensors -q";
+    text(folder.path(), fit);
+    let written = text(folder.path(), "predict m.safetensors t.csv --contributions -o - -q");
+    let mut lines = written.lines();
+    let names: Vec<&str> = lines.next().unwrap().split(',').collect();
+    let position = |name: &str| names.iter().position(|other| *other == name).unwrap();
+    let parts = ["background", "contribution_a", "contribution_b"].map(position);
+    let prediction = names.iter().position(|name| name.starts_with("prediction")).unwrap();
+    for line in lines {
+        let values: Vec<f64> = line.split(',').map(|value| value.parse().unwrap_or(f64::NAN)).collect();
+        let sum: f64 = parts.iter().map(|part| values[*part]).sum();
+        assert!((sum - values[prediction]).abs() < 1e-3 * values[prediction].abs().max(1.0), "{line}");
+    }
+    let (_, _, few) = kmill(folder.path(), "predict m.safetensors t.csv --rows ..3 --reasons 1 -o p.csv");
+    assert!(few.contains("3 predicted rows are too few") && few.contains("--background"), "{few}");
+}
+
 #[test]
 fn the_demo_ends_without_a_warning_and_finds_what_the_noise_leaves() {
     let folder = tempfile::tempdir().unwrap();

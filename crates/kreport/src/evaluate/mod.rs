@@ -129,6 +129,16 @@ impl EvaluateReport {
             Self::Novelty(scores) => novelty_facts(scores),
         }
     }
+
+    /// Returns the table of the classes, if there are few.
+    pub(crate) fn few_classes_table(&self) -> Option<AlignedTable> {
+        match self {
+            Self::Target(Evaluation::Classification(scores)) if scores.classes.len() <= MAX_TEXT_MATRIX_CLASSES => {
+                Some(class_table(scores))
+            }
+            _ => None,
+        }
+    }
 }
 
 pub(super) fn ranking_facts(scores: &RankingScores) -> Vec<(&'static str, String)> {

@@ -154,6 +154,7 @@ impl fmt::Display for TestSetReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let heading = kstore::display::escape_line(&self.heading()).to_string();
         write!(f, "{heading}; the fit did not read them\n{}", crate::table::facts(self.scores.facts()))?;
+        self.scores.few_classes_table().map_or(Ok(()), |table| write!(f, "\n{table}"))?;
         error_note(&self.spec).map_or(Ok(()), |note| write!(f, "\n{note}\n"))
     }
 }

@@ -24,6 +24,9 @@ const EXACT_TRACE_ERROR: f64 = 0.02;
 /// Number of rows up to which the exact solver takes seconds to minutes.
 const MAX_EXACT_ROWS: u64 = 50_000;
 
+/// Smallest lambda whose thousandth part is above the rounding errors of f32 for most kernels.
+const MIN_F32_LAMBDA: f64 = 1e-6;
+
 /// Returns the warnings of a fit, one sentence each, with a remedy.
 pub(super) fn improvement_warnings(report: &FitReport) -> Vec<String> {
     let edge_warnings = [lambda_edge_warning(report), parameter_edge_warning(report), rank_edge_warning(report)];
@@ -122,7 +125,9 @@ fn lambda_edge_warning(report: &FitReport) -> Option<String> {
     rank_cells.sort_by(|a, b| a.lambda.total_cmp(&b.lambda));
     let best_index = rank_cells.iter().position(|other| other.lambda == cell.lambda)?;
     let grid: Vec<(f64, Option<f64>)> = rank_cells.iter().map(|cell| (cell.lambda, cell.cv_mse)).collect();
-    grid_edge_warning("lambda", &grid, best_index, "the error")
+    let warning = grid_edge_warning("lambda", &grid, best_index, "the error")?;
+    let needs_f64 = best_index == 0 && report.precision == "f32" && cell.lambda < MIN_F32_LAMBDA;
+    Some(if needs_f64 { format!("{warning}, with `precision` f64") } else { warning })
 }
 
 /// Warns if the best value of a grid is its first or its last, and the error still falls there.
@@ -253,6 +258,14 @@ mod tests {
         assert_warning(
             &|r| (r.lambda, r.surface[3].cv_mse, r.surface[0].cv_mse) = (Some(1e-4), Some(0.09), Some(0.0901)),
             "lambda 1e-4 is the smallest value tried, and the error still falls there; extend the grid down to `lambda` 1e-7",
+        );
+        assert_warning(
+            &|r| {
+                r.precision = "f32";
+                r.surface.iter_mut().for_each(|cell| cell.lambda *= 1e-4);
+                (r.lambda, r.surface[3].cv_mse, r.surface[0].cv_mse) = (Some(1e-8), Some(0.09), Some(0.0901));
+            },
+            "down to `lambda` 1e-11, with `precision` f64",
         );
         assert_warning(&|r| r.surface[1].cv_mse = Some(0.119), "from rank 10 to 20");
         let compared = |errors: [f64; 3]| {

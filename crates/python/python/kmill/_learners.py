@@ -109,7 +109,8 @@ class Supervised(KernelEstimator):
         Parameters
         ----------
         background : rows, optional
-            The rows that contributions are relative to; 64 of them are drawn. The default are 64 landmarks of the model.
+            The rows that contributions are relative to; 64 of them are drawn. The default are 64 landmarks of the model, or 64 rows of ``X``
+            if it has none in the units of the table.
 
         Returns
         -------

@@ -29,7 +29,7 @@ pub(super) use output::ExplanationTarget;
 use super::prepared_model::PreparedModel;
 use crate::linalg::strips::BufferPool;
 use crate::{Error, Result};
-use background::MAX_BACKGROUND_ROWS;
+use background::{MAX_BACKGROUND_ROWS, landmarks_of_table};
 use kapprox::Real;
 use kstore::Workers;
 use product_game::ProductGame;
@@ -61,9 +61,9 @@ impl<'a, T: Real> ShapleyExplainer<'a, T> {
         }
         let (columns, features) = columns_of_features(prepared);
         let mut background_rows = Vec::new();
-        match (target.background, model.basis.landmarks().filter(|_| model.metric.is_none())) {
+        match (target.background, landmarks_of_table(model)) {
             (Some(rows), _) => prepared.scale_rows(rows, 0, &mut background_rows)?,
-            (None, Some((points, _))) => {
+            (None, Some(points)) => {
                 let (row_count, kept) = (points.len() / d.max(1), MAX_BACKGROUND_ROWS.min(points.len() / d.max(1)));
                 let position = |i: usize| (2 * i + 1) * row_count / (2 * kept);
                 background_rows.extend((0..kept).flat_map(|i| &points[position(i) * d..][..d]));
