@@ -106,7 +106,7 @@ subcommands! {
     Convert(convert::ConvertArgs) => runs convert::main,
     /// Compare landmark schemes and maps: error against rank, and costs
     Curve(curve::CurveArgs) => reports curve::run,
-    /// Tune kernel, rank and regularisation on growing samples of the rows, and fit
+    /// Find a good model: choose kernel, rank and regularisation on samples of the rows, and fit
     Tune(tune::TuneArgs) => reports tune::run,
     /// Write a model as an ONNX file, for other runtimes
     Export(export::ExportArgs) => runs export::main,

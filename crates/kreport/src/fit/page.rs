@@ -18,6 +18,8 @@ impl FitReport {
         result_facts.extend(self.model.iter().map(|model| ("model", model.to_string())));
         let convention = fit.lambda.map_or(String::new(), |_| page::note(fit.lambda_convention));
         let mut sections = vec![Section::new("Result", page::fact_list(result_facts) + &convention)];
+        let mut test_sections = self.test_set.iter().flat_map(TestSetReport::sections);
+        sections.extend(test_sections.next());
         sections.extend(self.surface_html().map(|surface| Section::new("Surface", surface)));
         sections.extend(self.certificate_chart().map(|chart| Section::new("Certificate", page::charts([&chart]))));
         sections.extend(
@@ -26,7 +28,7 @@ impl FitReport {
         sections.extend(self.slope_section());
         sections.extend(clusters::sections(fit.cluster_counts.as_ref(), &fit.clusters));
         sections.push(Section::new("Data", self.data_html()));
-        sections.extend(self.test_set.iter().flat_map(TestSetReport::sections));
+        sections.extend(test_sections);
         sections.push(self.run_section());
         let (rows, features, targets) =
             (format_count(fit.rows), format_count(fit.features as u64), self.target_suffix());
