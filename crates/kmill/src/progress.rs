@@ -121,7 +121,7 @@ impl Progress {
             // a hidden bar still counts and estimates the remaining time
             false => bar.set_draw_target(ProgressDrawTarget::hidden()),
         }
-        RunCounter { progress: self, name: name.to_string(), bar, started: Instant::now() }
+        RunCounter { progress: self, name: name.to_string(), bar, started: Instant::now(), deadline: None }
     }
 
     /// Prints `warning: text` to stderr and stores it for the report.

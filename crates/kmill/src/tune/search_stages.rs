@@ -45,7 +45,8 @@ impl SearchListener for SearchStages<'_> {
     fn begin(&self, part: SearchPart, steps: u64) {
         self.first_stages.end();
         let name = if part == SearchPart::ExactFits { "exact fits".to_string() } else { part.to_string() };
-        *self.lock_run_counter() = Some(self.run.progress.begin_runs(&name, steps, 0));
+        *self.lock_run_counter() =
+            Some(self.run.progress.begin_runs(&name, steps, 0).ending_within(self.time_budget.remaining()));
     }
     fn begin_step(&self, what: &str) -> ksolve::Result<()> {
         if interrupt::is_requested() {

@@ -55,6 +55,12 @@ impl TimeBudget {
         Self { started: Instant::now(), time_limit }
     }
 
+    /// Returns the remaining time; `None` without a limit.
+    #[doc(hidden)]
+    pub fn remaining(&self) -> Option<Duration> {
+        self.time_limit.map(|time| time.saturating_sub(self.started.elapsed()))
+    }
+
     /// Returns true if this part of the search and the earlier parts together would exceed their
     /// fraction of the time after `next`. The remaining time is reserved for later parts.
     pub fn is_exceeded(&self, part: SearchPart, next: Duration) -> bool {
