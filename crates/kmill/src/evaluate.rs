@@ -96,7 +96,8 @@ pub(crate) fn run(args: &EvaluateArgs, run: &RunSettings) -> Result<EvaluateRepo
     let metadata = predictor.metadata().clone();
     let is_novelty = metadata.task == Task::Novelty;
     if is_novelty && args.target.is_empty() {
-        let why = "name the column that is 0 for normal rows and 1 for outliers: --target label";
+        let why = "name the column that is 0 for normal rows and 1 for outliers: --target label; without such a column, kmill predict \
+                   --top 20 lists the rows with the lowest scores";
         return Err(Error::Missing { option: "--target", solver: format!("evaluate with {}", metadata.solver), why });
     }
     let options = &metadata.options["solver_options"];
