@@ -1,0 +1,391 @@
+//! Exact SVMs of all rows with rough kernels and short length scales, for two classes that hardly
+//! overlap.
+//!
+//! The time of an exact SVM grows with the number of its support vectors. If the classes hardly
+//! overlap, these are few, so an exact SVM of hundreds of thousands of rows takes seconds. A feature
+//! map of such a table needs a large rank, because the boundary between the classes has details
+//! that only kernels with short length scales can represent. More rows show more of these details.
+//! Therefore this search compares kernels and values of C on growing numbers of rows of a larger
+//! sample, at last on all of its rows:
+//!
+//! | stage | training rows | candidates |
+//! |---|---|---|
+//! | gate | 10,000 | one; if its error rate is not far below the rarer class, the search ends |
+//! | kernels | 10,000 | every kernel at three length scales with C = 10, then the best two with 1 and 100 |
+//! | more rows | 40,000 | the best three, and the best with half its length scale |
+//! | all rows | all | the best two |
+//!
+//! Candidates are compared by the error rate on the validation rows, and equal error rates by the
+//! area under the ROC curve. Neither needs probabilities, whose calibration takes a fit per fold. After
+//! the third stage, the best candidate is compared with the winner among feature maps, on the same
+//! rows and in the measure of the search. The larger sample keeps the test fold of the search apart.
+//!
+//! *Cost*: some 15 trials. A stage starts only if its trials, the tests and the final fit are
+//! predicted to end within the time. *Bytes*: those of a search with a sample of [`MAX_ROWS`] rows.
+
+use super::contest::{ANY_SOLVER, Contender, ContenderReport};
+use super::model_selection::{ModelSelection, get_or_compute_timed};
+use super::selection_result::SearchPart;
+use super::{HeldOutScore, KernelSearchResult, SearchJournal, SolverMeasure, TuneOptions, options};
+use super::{history::SearchLog, trial::Trials};
+use crate::job::Fit;
+use crate::prepare::{map_builder::resolve_length_scale, survey::survey};
+use crate::request::{MetricSource, TrainOptions};
+use crate::solver::parameter;
+use crate::{Error, Folds, Result, metric};
+use kapprox::{Real, kernel::Kernel, map::MapSpec};
+use std::time::Duration;
+
+const SOLVER_NAME: &str = "svm";
+
+/// Maximum number of rows of the larger sample. Chosen: the rows of a trial are copied several
+/// times.
+const MAX_ROWS: usize = 300_000;
+
+/// Numbers of training rows of the first two stages, and minimum growth of a stage.
+const STAGE_ROWS: [usize; 2] = [10_000, 40_000];
+const MIN_GROWTH: f64 = 1.2;
+
+/// Minimum number of rows of the search. With fewer rows, the error rates of separable classes rest
+/// on a handful of validation rows.
+const MIN_ROWS: usize = 5_000;
+
+/// The classes count as separable if the error rate of the first trial is below this limit, and
+/// below this fraction of the rarer class. Chosen: with larger error rates the number of support
+/// vectors grows in proportion to the rows.
+const MAX_ERROR: f64 = 0.03;
+const MAX_ERROR_FRACTION: f64 = 0.25;
+
+/// Factors of the median length scale, and the values of C. The second factor and the first C are
+/// those of the gate.
+const LENGTH_FACTORS: [f64; 3] = [0.4, 0.15, 1.0];
+const C_VALUES: [f64; 3] = [10.0, 1.0, 100.0];
+
+/// Numbers of candidates that are tried with other values of C, with more rows, and with all rows.
+const C_CANDIDATES: usize = 2;
+const MORE_ROWS_CANDIDATES: usize = 3;
+const ALL_ROWS_CANDIDATES: usize = 2;
+
+/// Exponent of the number of rows in the predicted time of a fit. Measured between 10,000 and
+/// 198,000 rows of tables with .02 to .3 % errors: 1.1 to 1.6.
+const TIME_EXPONENT: f64 = 1.6;
+
+/// Number of fits on the sample after the trials: the test, and a test on other kinds of rows.
+const TESTS: f64 = 2.0;
+
+/// Time of a fit with probabilities, relative to a fit without: one more fit for each of five folds.
+const PROBABILITIES_COST: f64 = 4.7;
+
+/// The result of the search.
+pub(super) enum SvmSearch<T> {
+    /// The best SVM, the reason why it replaces the winner, and the larger sample.
+    Better(Box<Contender>, String, Box<Trials<T>>),
+    /// The search does not apply, or the winner is at least as good.
+    NotBetter,
+    /// The final fit would be late.
+    TooLate,
+}
+
+/// A candidate and its score on the validation rows.
+#[derive(Clone)]
+struct Candidate {
+    kernel: Kernel,
+    c: f64,
+    /// Error rate, then 1 − area under the ROC curve.
+    score: (f64, f64),
+}
+
+impl Candidate {
+    fn name(&self) -> String {
+        format!("svm on the exact kernel, C {}", self.c)
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        self.c == other.c && self.kernel == other.kernel
+    }
+}
+
+struct Search<'w, 'l, 'm, 'j, T> {
+    model_selection: &'w ModelSelection<'w>,
+    trials: &'w Trials<T>,
+    /// Fold of the validation rows.
+    fold: usize,
+    /// SVM on the exact kernel, without probabilities.
+    fit: Fit,
+    log: &'w mut SearchLog<'l>,
+    journal: &'m mut SearchJournal<'j>,
+    /// Number of rows of the table.
+    row_count: u64,
+    /// Time of the final fit relative to a trial on as many rows; `None` if it may take any time.
+    final_cost: Option<f64>,
+    /// Time of the last trial divided by a power of its rows.
+    unit_seconds: f64,
+}
+
+impl ModelSelection<'_> {
+    /// Searches for an exact SVM that is better than `winner`.
+    ///
+    /// # Errors
+    /// The errors of the listener and of reading the rows. Failed fits rank last.
+    pub(super) fn search_separating_svm<T: Real>(
+        &self,
+        base: &Fit,
+        winner: &Contender,
+        search_result: &KernelSearchResult,
+        trials: &Trials<T>,
+        measure: SolverMeasure,
+        log: &mut SearchLog<'_>,
+        journal: &mut SearchJournal<'_>,
+    ) -> Result<SvmSearch<T>> {
+        let is_requested = self.base.requested_map().is_exact_kernel();
+        let has_free_map = is_requested || self.allows_exact && *self.base.requested_map() == MapSpec::default();
+        let Some(fold) = trials.scored_folds().next().filter(|_| {
+            search_result.classes == 2
+                && trials.search_row_count() >= MIN_ROWS
+                && has_free_map
+                && !self.base.sets_regularisation()
+                && !self.options.rough_kernels.is_empty()
+                && (self.solver == ANY_SOLVER || self.solver == SOLVER_NAME)
+                && !trials.has_sparse_rows()
+        }) else {
+            return Ok(SvmSearch::NotBetter);
+        };
+        log.part = SearchPart::ExactFits;
+        let fit = if base.family().name == SOLVER_NAME { base.clone() } else { base.for_solver(SOLVER_NAME)? };
+        let fit = fit.with_exact_kernel()?.metric(MetricSource::None);
+        let has_probabilities =
+            fit.has_option(parameter::PROBABILITIES.name) || self.solver == ANY_SOLVER && measure.needs_probabilities();
+        let final_cost = (!is_requested).then_some(if has_probabilities { PROBABILITIES_COST } else { 1.0 });
+        let trial_fit = fit.clone().set(parameter::PROBABILITIES.name, false);
+        let kernels = self.rough_kernels(trials)?;
+        let row_count = search_result.rows;
+        let mut search = Search {
+            model_selection: self,
+            trials,
+            fold,
+            fit: trial_fit,
+            log,
+            journal,
+            row_count,
+            final_cost,
+            unit_seconds: 0.0,
+        };
+        if search.is_over(Duration::ZERO)? {
+            return Ok(SvmSearch::NotBetter);
+        }
+        self.listener.begin(SearchPart::ExactFits, 16);
+        let is_separable = search.is_separable(&kernels[0])?;
+        let plan_fit = fit.clone().kernel(kernels[0].clone()).set(parameter::C.name, C_VALUES[0]);
+        let larger_trials = match is_separable && plan_fit.plan(self.selected, self.run)?.fits() {
+            true => self.larger_trials(search_result, trials)?,
+            false => None,
+        };
+        let Some(larger_trials) = larger_trials else {
+            self.listener.end();
+            return Ok(SvmSearch::NotBetter);
+        };
+        let mut search = Search { trials: &larger_trials, ..search };
+        let best = search.run(&kernels)?;
+        let fit_of =
+            |best: &Candidate, fit: &Fit| fit.clone().kernel(best.kernel.clone()).set(parameter::C.name, best.c);
+        let result = match best {
+            None => SvmSearch::TooLate,
+            Some(best) => {
+                let fit = fit_of(&best, &fit);
+                let fit = if has_probabilities { fit.set(parameter::PROBABILITIES.name, true) } else { fit };
+                let rival_fit = winner.fit.clone().with_single_rank(self.options.train_options.rank);
+                let svm_error = search.measured_error(best.name(), &fit, measure)?;
+                let rival_error = search.measured_error(winner.report.solver.clone(), &rival_fit, measure)?;
+                if svm_error < rival_error {
+                    let report = ContenderReport::new(best.name(), &best.kernel, "none");
+                    let report = ContenderReport { errors: vec![svm_error], mean: Some(svm_error), ..report };
+                    let why = format!(
+                        "{} has error {rival_error:.4e} on the same {} training rows",
+                        winner.report.solver,
+                        kstore::display::format_count(search.stage_rows(1) as u64)
+                    );
+                    let contender = Contender { name: best.name(), fit, lambda: None, report };
+                    SvmSearch::Better(Box::new(contender), why, Box::new(larger_trials))
+                } else {
+                    SvmSearch::NotBetter
+                }
+            }
+        };
+        self.listener.end();
+        Ok(result)
+    }
+
+    /// Returns the kernels with their length scales, the one of the gate first.
+    fn rough_kernels<T: Real>(&self, trials: &Trials<T>) -> Result<Vec<Kernel>> {
+        let (sample, seed) = (trials.sample(), self.options.train_options.seed);
+        let mut kernels = Vec::new();
+        for kernel in &self.options.rough_kernels {
+            let median = resolve_length_scale(kernel, &sample, seed)?;
+            for factor in LENGTH_FACTORS {
+                kernels.push(median.with_scaled_lengths(factor)?);
+            }
+        }
+        Ok(kernels)
+    }
+
+    /// Returns a sample of up to [`MAX_ROWS`] rows with the folds of the search, or `None` if it
+    /// exceeds the memory. Three passes over the table.
+    fn larger_trials<T: Real>(
+        &self,
+        search_result: &KernelSearchResult,
+        trials: &Trials<T>,
+    ) -> Result<Option<Trials<T>>> {
+        let resources = self.run.resources();
+        let train_options = TrainOptions {
+            folds: search_result.folds.clone(),
+            scaling: search_result.scaling,
+            metric: MetricSource::None,
+            ..self.options.train_options.clone()
+        };
+        let options = TuneOptions { train_options, max_sample_rows: MAX_ROWS, ..self.options.clone() };
+        let pass_shape = match options::plan::<T>(self.selected, &options, &resources) {
+            Ok((pass_shape, ..)) => pass_shape,
+            Err(Error::Store(kstore::Error::OverBudget { .. })) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let train_options = &options.train_options;
+        let survey = survey(self.selected, train_options, pass_shape, &resources)?;
+        let source = self.selected.rows::<T>(survey.read_settings())?;
+        let (seed, stage) = (train_options.seed, "sampling rows");
+        let (rows, _) =
+            metric::draw_sample(&source, survey.row_count(), MAX_ROWS, seed, stage, pass_shape, &resources)?;
+        let folds = Folds::new(&train_options.folds, seed, self.selected.range(), &survey.group_labels)?;
+        let larger = Trials::new(rows, survey.weight_unit(), self.selected, &folds, trials.test_fold().is_some())?;
+        Ok(Some(trials.test_fold().into_iter().fold(larger, Trials::with_test_fold)))
+    }
+}
+
+impl<T: Real> Search<'_, '_, '_, '_, T> {
+    /// Returns true if the first trial separates the classes.
+    fn is_separable(&mut self, kernel: &Kernel) -> Result<bool> {
+        let (error, _) = self.try_candidate(kernel.clone(), C_VALUES[0], STAGE_ROWS[0])?.score;
+        Ok(error < MAX_ERROR && error < MAX_ERROR_FRACTION * self.trials.rarer_fraction())
+    }
+
+    /// Returns the best candidate; `None` if no fit succeeded, or if the final fit would be late.
+    fn run(&mut self, kernels: &[Kernel]) -> Result<Option<Candidate>> {
+        let mut candidates = Vec::new();
+        for kernel in kernels {
+            if self.is_late_after(self.stage_rows(0), &candidates)? {
+                break;
+            }
+            candidates.push(self.try_candidate(kernel.clone(), C_VALUES[0], self.stage_rows(0))?);
+        }
+        sort_by_score(&mut candidates);
+        for candidate in candidates.iter().take(C_CANDIDATES).cloned().collect::<Vec<_>>() {
+            for c in &C_VALUES[1..] {
+                if !self.is_late_after(self.stage_rows(0), &candidates)? {
+                    candidates.push(self.try_candidate(candidate.kernel.clone(), *c, self.stage_rows(0))?);
+                }
+            }
+        }
+        sort_by_score(&mut candidates);
+        for (stage, count) in [(1, MORE_ROWS_CANDIDATES), (2, ALL_ROWS_CANDIDATES)] {
+            if (self.stage_rows(stage) as f64) < MIN_GROWTH * self.stage_rows(stage - 1) as f64 {
+                continue;
+            }
+            let mut next_candidates: Vec<Candidate> = candidates.iter().take(count).cloned().collect();
+            if let Some(best) = candidates.first().filter(|_| stage == 1) {
+                next_candidates.push(Candidate { kernel: best.kernel.with_scaled_lengths(0.5)?, ..best.clone() });
+            }
+            let mut tried: Vec<Candidate> = Vec::new();
+            for Candidate { kernel, c, .. } in next_candidates {
+                if self.is_late_after(self.stage_rows(stage), &tried)? {
+                    break;
+                }
+                let candidate = self.try_candidate(kernel, c, self.stage_rows(stage))?;
+                if !tried.iter().any(|other| other.is_same(&candidate)) {
+                    tried.push(candidate);
+                }
+            }
+            // the scores of earlier stages are not comparable
+            if tried.is_empty() {
+                break;
+            }
+            candidates = tried;
+            sort_by_score(&mut candidates);
+        }
+        let is_in_time = self.final_cost.is_none() || !self.log.is_fit_late(self.later_time(), self.journal)?;
+        Ok(candidates.into_iter().next().filter(|best| is_in_time && best.score.0.is_finite()))
+    }
+
+    /// Returns the number of training rows of a stage.
+    fn stage_rows(&self, stage: usize) -> usize {
+        let all = self.trials.training_rows(self.fold, usize::MAX).len();
+        STAGE_ROWS.get(stage).map_or(all, |rows| all.min(*rows))
+    }
+
+    fn predicted_time(&self, rows: f64) -> Duration {
+        Duration::from_secs_f64((self.unit_seconds * rows.powf(TIME_EXPONENT)).clamp(0.0, 1e9))
+    }
+
+    /// Returns the predicted time after the trials: the tests and the final fit.
+    fn later_time(&self) -> Duration {
+        let (final_cost, sample_rows) = (self.final_cost.unwrap_or(1.0), self.trials.search_row_count() as f64);
+        self.predicted_time(self.row_count as f64).mul_f64(final_cost)
+            + self.predicted_time(sample_rows).mul_f64(TESTS * final_cost)
+    }
+
+    /// Returns true if a trial on this many rows would be late, with the tests and the final fit
+    /// after it. The first trial after the gate only has to end in time itself, because it gives the
+    /// first prediction for these rows.
+    fn is_late_after(&mut self, rows: usize, tried: &[Candidate]) -> Result<bool> {
+        let has_no_fallback = tried.is_empty() && rows == self.stage_rows(0);
+        let trial_time = self.predicted_time(rows as f64);
+        self.is_over(trial_time + if has_no_fallback { Duration::ZERO } else { self.later_time() })
+    }
+
+    /// Returns true if the work budget is used up, or if the final fit would be late after
+    /// `duration`; then later steps are not counted.
+    fn is_over(&mut self, duration: Duration) -> Result<bool> {
+        let is_over = match self.log.remaining_steps() {
+            Some(steps) => steps == 0,
+            None => self.final_cost.is_some() && self.log.is_fit_late(duration, self.journal)?,
+        };
+        if is_over {
+            self.log.mark_late();
+        }
+        Ok(is_over)
+    }
+
+    /// Fits a candidate to `rows` training rows, and scores it on the validation rows.
+    fn try_candidate(&mut self, kernel: Kernel, c: f64, rows: usize) -> Result<Candidate> {
+        let candidate = Candidate { kernel, c, score: (f64::INFINITY, f64::INFINITY) };
+        let fit = self.fit.clone().kernel(candidate.kernel.clone()).set(parameter::C.name, c);
+        let what = format!("{}, {}, {rows} rows", candidate.name(), candidate.kernel);
+        let score = self.score(what, &fit, rows)?;
+        let score = score.map_or(candidate.score, |score| (score.error, score.auc.map_or(1.0, |auc| 1.0 - auc)));
+        Ok(Candidate { score, ..candidate })
+    }
+
+    /// Returns the error of a fit to the rows of the second stage; infinite if the fit fails.
+    fn measured_error(&mut self, what: String, fit: &Fit, measure: SolverMeasure) -> Result<f64> {
+        let rows = self.stage_rows(1);
+        let score = self.score(format!("{what}, {rows} rows"), fit, rows)?;
+        Ok(score.and_then(|score| score.measure(measure)).unwrap_or(f64::INFINITY))
+    }
+
+    fn score(&mut self, what: String, fit: &Fit, rows: usize) -> Result<Option<HeldOutScore>> {
+        let Self { model_selection, trials, fold, journal, .. } = self;
+        let timed_score = self.log.run_trial(what, || {
+            get_or_compute_timed(journal, || match trials.validation_score(fit, *fold, rows, model_selection.run) {
+                Ok(score) => Ok(score),
+                Err(error) if error.is_interrupted() => Err(error),
+                Err(_) => Ok(None),
+            })
+        })?;
+        let Some((score, seconds)) = timed_score else { return Ok(None) };
+        self.unit_seconds = seconds / (score.training_rows.max(1) as f64).powf(TIME_EXPONENT);
+        Ok(Some(score))
+    }
+}
+
+/// Sorts candidates by their scores, the best first; ties keep the order.
+fn sort_by_score(candidates: &mut [Candidate]) {
+    candidates.sort_by(|a, b| a.score.0.total_cmp(&b.score.0).then(a.score.1.total_cmp(&b.score.1)));
+}
