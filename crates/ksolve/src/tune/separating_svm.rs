@@ -23,7 +23,7 @@
 //! *Cost*: some 15 trials. A stage starts only if its trials, the tests and the final fit are
 //! predicted to end within the time. *Bytes*: those of a search with a sample of [`MAX_ROWS`] rows.
 
-use super::contest::{ANY_SOLVER, Contender, ContenderReport};
+use super::contest::{ANY_SOLVER, Contender, ContenderReport, has_probabilities};
 use super::model_selection::{ModelSelection, get_or_compute_timed};
 use super::selection_result::SearchPart;
 use super::{HeldOutScore, KernelSearchResult, SearchJournal, SolverMeasure, TuneOptions, options};
@@ -66,6 +66,9 @@ const C_CANDIDATES: usize = 2;
 const MORE_ROWS_CANDIDATES: usize = 3;
 const ALL_ROWS_CANDIDATES: usize = 2;
 
+/// Likely number of trials, for progress displays.
+const LIKELY_TRIALS: u64 = 18;
+
 /// Exponent of the number of rows in the predicted time of a fit. Measured between 10,000 and
 /// 198,000 rows of tables with .02 to .3 % errors: 1.1 to 1.6.
 const TIME_EXPONENT: f64 = 1.6;
@@ -93,15 +96,13 @@ struct Candidate {
     c: f64,
     /// Error rate, then 1 − area under the ROC curve.
     score: (f64, f64),
+    /// Time of its last trial divided by a power of the rows.
+    unit_seconds: f64,
 }
 
 impl Candidate {
     fn name(&self) -> String {
         format!("svm on the exact kernel, C {}", self.c)
-    }
-
-    fn is_same(&self, other: &Self) -> bool {
-        self.c == other.c && self.kernel == other.kernel
     }
 }
 
@@ -110,7 +111,7 @@ struct Search<'w, 'l, 'm, 'j, T> {
     trials: &'w Trials<T>,
     /// Fold of the validation rows.
     fold: usize,
-    /// SVM on the exact kernel, without probabilities.
+    /// SVM on the exact kernel, with probabilities if the final fit has them.
     fit: Fit,
     log: &'w mut SearchLog<'l>,
     journal: &'m mut SearchJournal<'j>,
@@ -118,8 +119,8 @@ struct Search<'w, 'l, 'm, 'j, T> {
     row_count: u64,
     /// Time of the final fit relative to a trial on as many rows; `None` if it may take any time.
     final_cost: Option<f64>,
-    /// Time of the last trial divided by a power of its rows.
-    unit_seconds: f64,
+    /// True after the end of the time or of the work budget; no further candidate is tried.
+    is_late: bool,
 }
 
 impl ModelSelection<'_> {
@@ -137,82 +138,57 @@ impl ModelSelection<'_> {
         log: &mut SearchLog<'_>,
         journal: &mut SearchJournal<'_>,
     ) -> Result<SvmSearch<T>> {
-        let is_requested = self.base.requested_map().is_exact_kernel();
-        let has_free_map = is_requested || self.allows_exact && *self.base.requested_map() == MapSpec::default();
-        let Some(fold) = trials.scored_folds().next().filter(|_| {
-            search_result.classes == 2
-                && trials.search_row_count() >= MIN_ROWS
-                && has_free_map
-                && !self.base.sets_regularisation()
-                && !self.options.rough_kernels.is_empty()
-                && (self.solver == ANY_SOLVER || self.solver == SOLVER_NAME)
-                && !trials.has_sparse_rows()
-        }) else {
+        let Some(fold) = trials.scored_folds().next().filter(|_| self.may_separate(search_result, trials)) else {
             return Ok(SvmSearch::NotBetter);
         };
         log.part = SearchPart::ExactFits;
         let fit = if base.family().name == SOLVER_NAME { base.clone() } else { base.for_solver(SOLVER_NAME)? };
         let fit = fit.with_exact_kernel()?.metric(MetricSource::None);
-        let has_probabilities =
-            fit.has_option(parameter::PROBABILITIES.name) || self.solver == ANY_SOLVER && measure.needs_probabilities();
-        let final_cost = (!is_requested).then_some(if has_probabilities { PROBABILITIES_COST } else { 1.0 });
-        let trial_fit = fit.clone().set(parameter::PROBABILITIES.name, false);
-        let kernels = self.rough_kernels(trials)?;
-        let row_count = search_result.rows;
-        let mut search = Search {
-            model_selection: self,
-            trials,
-            fold,
-            fit: trial_fit,
-            log,
-            journal,
-            row_count,
-            final_cost,
-            unit_seconds: 0.0,
-        };
+        let calibrates = has_probabilities(&fit)? || self.solver == ANY_SOLVER && measure.needs_probabilities();
+        let fit = if calibrates { fit.set(parameter::PROBABILITIES.name, true) } else { fit };
+        let cost = if calibrates { PROBABILITIES_COST } else { 1.0 };
+        let final_cost = Some(cost).filter(|_| !self.base.requested_map().is_exact_kernel());
+        let (kernels, row_count) = (self.rough_kernels(trials)?, search_result.rows);
+        let mut search =
+            Search { model_selection: self, trials, fold, fit, log, journal, row_count, final_cost, is_late: false };
         if search.is_over(Duration::ZERO)? {
             return Ok(SvmSearch::NotBetter);
         }
-        self.listener.begin(SearchPart::ExactFits, 16);
-        let is_separable = search.is_separable(&kernels[0])?;
-        let plan_fit = fit.clone().kernel(kernels[0].clone()).set(parameter::C.name, C_VALUES[0]);
-        let larger_trials = match is_separable && plan_fit.plan(self.selected, self.run)?.fits() {
+        self.listener.begin(SearchPart::ExactFits, LIKELY_TRIALS);
+        let gate = search.try_candidate(kernels[0].clone(), C_VALUES[0], STAGE_ROWS[0])?;
+        let is_separable = gate.score.0 < MAX_ERROR.min(MAX_ERROR_FRACTION * trials.rarer_fraction());
+        let larger_trials = match is_separable && search.fit_of(&gate).plan(self.selected, self.run)?.fits() {
             true => self.larger_trials(search_result, trials)?,
             false => None,
         };
-        let Some(larger_trials) = larger_trials else {
-            self.listener.end();
-            return Ok(SvmSearch::NotBetter);
-        };
-        let mut search = Search { trials: &larger_trials, ..search };
-        let best = search.run(&kernels)?;
-        let fit_of =
-            |best: &Candidate, fit: &Fit| fit.clone().kernel(best.kernel.clone()).set(parameter::C.name, best.c);
-        let result = match best {
-            None => SvmSearch::TooLate,
-            Some(best) => {
-                let fit = fit_of(&best, &fit);
-                let fit = if has_probabilities { fit.set(parameter::PROBABILITIES.name, true) } else { fit };
-                let rival_fit = winner.fit.clone().with_single_rank(self.options.train_options.rank);
-                let svm_error = search.measured_error(best.name(), &fit, measure)?;
-                let rival_error = search.measured_error(winner.report.solver.clone(), &rival_fit, measure)?;
-                if svm_error < rival_error {
-                    let report = ContenderReport::new(best.name(), &best.kernel, "none");
-                    let report = ContenderReport { errors: vec![svm_error], mean: Some(svm_error), ..report };
-                    let why = format!(
-                        "{} has error {rival_error:.4e} on the same {} training rows",
-                        winner.report.solver,
-                        kstore::display::format_count(search.stage_rows(1) as u64)
-                    );
-                    let contender = Contender { name: best.name(), fit, lambda: None, report };
-                    SvmSearch::Better(Box::new(contender), why, Box::new(larger_trials))
-                } else {
-                    SvmSearch::NotBetter
+        let result = match larger_trials {
+            None => SvmSearch::NotBetter,
+            Some(larger_trials) => {
+                let mut search = Search { trials: &larger_trials, ..search };
+                match search.run(gate, &kernels)? {
+                    None => SvmSearch::TooLate,
+                    Some(best) => match search.compare_with(winner, &best, measure)? {
+                        Some((contender, why)) => SvmSearch::Better(Box::new(contender), why, Box::new(larger_trials)),
+                        None => SvmSearch::NotBetter,
+                    },
                 }
             }
         };
         self.listener.end();
         Ok(result)
+    }
+
+    /// Returns true if the search applies: two classes with enough rows, and nothing set that these
+    /// SVMs would change.
+    fn may_separate<T: Real>(&self, search_result: &KernelSearchResult, trials: &Trials<T>) -> bool {
+        let map = self.base.requested_map();
+        search_result.classes == 2
+            && trials.search_row_count() >= MIN_ROWS
+            && !trials.has_sparse_rows()
+            && (map.is_exact_kernel() || self.allows_exact && *map == MapSpec::default())
+            && !self.base.sets_regularisation()
+            && !self.options.rough_kernels.is_empty()
+            && (self.solver == ANY_SOLVER || self.solver == SOLVER_NAME)
     }
 
     /// Returns the kernels with their length scales, the one of the gate first.
@@ -261,47 +237,44 @@ impl ModelSelection<'_> {
 }
 
 impl<T: Real> Search<'_, '_, '_, '_, T> {
-    /// Returns true if the first trial separates the classes.
-    fn is_separable(&mut self, kernel: &Kernel) -> Result<bool> {
-        let (error, _) = self.try_candidate(kernel.clone(), C_VALUES[0], STAGE_ROWS[0])?.score;
-        Ok(error < MAX_ERROR && error < MAX_ERROR_FRACTION * self.trials.rarer_fraction())
-    }
-
     /// Returns the best candidate; `None` if no fit succeeded, or if the final fit would be late.
-    fn run(&mut self, kernels: &[Kernel]) -> Result<Option<Candidate>> {
-        let mut candidates = Vec::new();
+    fn run(&mut self, gate: Candidate, kernels: &[Kernel]) -> Result<Option<Candidate>> {
+        let (first_rows, mut candidates) = (self.stage_rows(0), Vec::new());
+        // a trial without a predecessor takes about as long as the trial before it
+        let mut last_unit = gate.unit_seconds;
         for kernel in kernels {
-            if self.is_late_after(self.stage_rows(0), &candidates)? {
+            // the first trial has no fallback, so it only has to end in time itself
+            let later_time = if candidates.is_empty() { Duration::ZERO } else { self.later_time(last_unit) };
+            if self.is_over(predicted_time(last_unit, first_rows) + later_time)? {
                 break;
             }
-            candidates.push(self.try_candidate(kernel.clone(), C_VALUES[0], self.stage_rows(0))?);
+            let candidate = self.try_candidate(kernel.clone(), C_VALUES[0], first_rows)?;
+            last_unit = candidate.unit_seconds;
+            candidates.push(candidate);
         }
         sort_by_score(&mut candidates);
         for candidate in candidates.iter().take(C_CANDIDATES).cloned().collect::<Vec<_>>() {
             for c in &C_VALUES[1..] {
-                if !self.is_late_after(self.stage_rows(0), &candidates)? {
-                    candidates.push(self.try_candidate(candidate.kernel.clone(), *c, self.stage_rows(0))?);
+                let unit = candidate.unit_seconds;
+                if self.is_over(predicted_time(unit, first_rows) + self.later_time(unit))? {
+                    break;
                 }
+                candidates.push(self.try_candidate(candidate.kernel.clone(), *c, first_rows)?);
             }
         }
         sort_by_score(&mut candidates);
         for (stage, count) in [(1, MORE_ROWS_CANDIDATES), (2, ALL_ROWS_CANDIDATES)] {
-            if (self.stage_rows(stage) as f64) < MIN_GROWTH * self.stage_rows(stage - 1) as f64 {
+            let rows = self.stage_rows(stage);
+            if (rows as f64) < MIN_GROWTH * self.stage_rows(stage - 1) as f64 {
                 continue;
             }
-            let mut next_candidates: Vec<Candidate> = candidates.iter().take(count).cloned().collect();
-            if let Some(best) = candidates.first().filter(|_| stage == 1) {
-                next_candidates.push(Candidate { kernel: best.kernel.with_scaled_lengths(0.5)?, ..best.clone() });
-            }
-            let mut tried: Vec<Candidate> = Vec::new();
-            for Candidate { kernel, c, .. } in next_candidates {
-                if self.is_late_after(self.stage_rows(stage), &tried)? {
+            let mut tried = Vec::new();
+            for Candidate { kernel, c, unit_seconds, .. } in next_stage(&candidates, count, stage == 1)? {
+                let trial_time = predicted_time(unit_seconds, rows);
+                if self.is_over(trial_time + self.later_time(unit_seconds))? {
                     break;
                 }
-                let candidate = self.try_candidate(kernel, c, self.stage_rows(stage))?;
-                if !tried.iter().any(|other| other.is_same(&candidate)) {
-                    tried.push(candidate);
-                }
+                tried.push(self.try_candidate(kernel, c, rows)?);
             }
             // the scores of earlier stages are not comparable
             if tried.is_empty() {
@@ -310,8 +283,10 @@ impl<T: Real> Search<'_, '_, '_, '_, T> {
             candidates = tried;
             sort_by_score(&mut candidates);
         }
-        let is_in_time = self.final_cost.is_none() || !self.log.is_fit_late(self.later_time(), self.journal)?;
-        Ok(candidates.into_iter().next().filter(|best| is_in_time && best.score.0.is_finite()))
+        let Some(best) = candidates.into_iter().next().filter(|best| best.score.0.is_finite()) else { return Ok(None) };
+        let is_late =
+            self.final_cost.is_some() && self.log.is_fit_late(self.later_time(best.unit_seconds), self.journal)?;
+        Ok(Some(best).filter(|_| !is_late))
     }
 
     /// Returns the number of training rows of a stage.
@@ -320,69 +295,96 @@ impl<T: Real> Search<'_, '_, '_, '_, T> {
         STAGE_ROWS.get(stage).map_or(all, |rows| all.min(*rows))
     }
 
-    fn predicted_time(&self, rows: f64) -> Duration {
-        Duration::from_secs_f64((self.unit_seconds * rows.powf(TIME_EXPONENT)).clamp(0.0, 1e9))
-    }
-
     /// Returns the predicted time after the trials: the tests and the final fit.
-    fn later_time(&self) -> Duration {
-        let (final_cost, sample_rows) = (self.final_cost.unwrap_or(1.0), self.trials.search_row_count() as f64);
-        self.predicted_time(self.row_count as f64).mul_f64(final_cost)
-            + self.predicted_time(sample_rows).mul_f64(TESTS * final_cost)
-    }
-
-    /// Returns true if a trial on this many rows would be late, with the tests and the final fit
-    /// after it. The first trial after the gate only has to end in time itself, because it gives the
-    /// first prediction for these rows.
-    fn is_late_after(&mut self, rows: usize, tried: &[Candidate]) -> Result<bool> {
-        let has_no_fallback = tried.is_empty() && rows == self.stage_rows(0);
-        let trial_time = self.predicted_time(rows as f64);
-        self.is_over(trial_time + if has_no_fallback { Duration::ZERO } else { self.later_time() })
+    fn later_time(&self, unit_seconds: f64) -> Duration {
+        let test_time = predicted_time(unit_seconds, self.trials.search_row_count());
+        let fit_time = predicted_time(unit_seconds, self.row_count as usize);
+        (fit_time + test_time.mul_f64(TESTS)).mul_f64(self.final_cost.unwrap_or(1.0))
     }
 
     /// Returns true if the work budget is used up, or if the final fit would be late after
     /// `duration`; then later steps are not counted.
     fn is_over(&mut self, duration: Duration) -> Result<bool> {
-        let is_over = match self.log.remaining_steps() {
+        if self.is_late {
+            return Ok(true);
+        }
+        self.is_late = match self.log.remaining_steps() {
             Some(steps) => steps == 0,
             None => self.final_cost.is_some() && self.log.is_fit_late(duration, self.journal)?,
         };
-        if is_over {
+        if self.is_late {
             self.log.mark_late();
         }
-        Ok(is_over)
+        Ok(self.is_late)
+    }
+
+    /// Returns the best candidate as a contender, and the reason why it replaces `winner`; `None` if
+    /// the winner is at least as good.
+    fn compare_with(
+        &mut self,
+        winner: &Contender,
+        best: &Candidate,
+        measure: SolverMeasure,
+    ) -> Result<Option<(Contender, String)>> {
+        let (fit, rows) = (self.fit_of(best), self.stage_rows(1));
+        let rank = self.model_selection.options.train_options.rank;
+        let winner_fit = winner.fit.clone().with_single_rank(rank);
+        let mut error = |name: &str, fit: &Fit| {
+            let score = self.score(format!("{name}, {rows} rows"), fit, rows)?;
+            Ok::<_, Error>(score.and_then(|(score, _)| score.measure(measure)).unwrap_or(f64::INFINITY))
+        };
+        let (svm_error, winner_error) = (error(&best.name(), &fit)?, error(&winner.report.solver, &winner_fit)?);
+        let report = ContenderReport::new(best.name(), &best.kernel, "none");
+        let report = ContenderReport { errors: vec![svm_error], mean: Some(svm_error), ..report };
+        let rows = kstore::display::format_count(rows as u64);
+        let why = format!("{} has error {winner_error:.4e} on the same {rows} training rows", winner.report.solver);
+        let contender = Contender { name: best.name(), fit, lambda: None, report };
+        Ok((svm_error < winner_error).then_some((contender, why)))
+    }
+
+    fn fit_of(&self, candidate: &Candidate) -> Fit {
+        self.fit.clone().kernel(candidate.kernel.clone()).set(parameter::C.name, candidate.c)
     }
 
     /// Fits a candidate to `rows` training rows, and scores it on the validation rows.
     fn try_candidate(&mut self, kernel: Kernel, c: f64, rows: usize) -> Result<Candidate> {
-        let candidate = Candidate { kernel, c, score: (f64::INFINITY, f64::INFINITY) };
-        let fit = self.fit.clone().kernel(candidate.kernel.clone()).set(parameter::C.name, c);
+        let candidate = Candidate { kernel, c, score: (f64::INFINITY, f64::INFINITY), unit_seconds: 0.0 };
+        let fit = self.fit_of(&candidate).set(parameter::PROBABILITIES.name, false);
         let what = format!("{}, {}, {rows} rows", candidate.name(), candidate.kernel);
-        let score = self.score(what, &fit, rows)?;
-        let score = score.map_or(candidate.score, |score| (score.error, score.auc.map_or(1.0, |auc| 1.0 - auc)));
-        Ok(Candidate { score, ..candidate })
+        let Some((score, seconds)) = self.score(what, &fit, rows)? else { return Ok(candidate) };
+        let unit_seconds = seconds / (score.training_rows.max(1) as f64).powf(TIME_EXPONENT);
+        Ok(Candidate { score: (score.error, score.auc.map_or(1.0, |auc| 1.0 - auc)), unit_seconds, ..candidate })
     }
 
-    /// Returns the error of a fit to the rows of the second stage; infinite if the fit fails.
-    fn measured_error(&mut self, what: String, fit: &Fit, measure: SolverMeasure) -> Result<f64> {
-        let rows = self.stage_rows(1);
-        let score = self.score(format!("{what}, {rows} rows"), fit, rows)?;
-        Ok(score.and_then(|score| score.measure(measure)).unwrap_or(f64::INFINITY))
-    }
-
-    fn score(&mut self, what: String, fit: &Fit, rows: usize) -> Result<Option<HeldOutScore>> {
+    /// Returns the scores of a fit to `rows` training rows, and its time in seconds; `None` if the
+    /// fit fails.
+    fn score(&mut self, what: String, fit: &Fit, rows: usize) -> Result<Option<(HeldOutScore, f64)>> {
         let Self { model_selection, trials, fold, journal, .. } = self;
-        let timed_score = self.log.run_trial(what, || {
+        self.log.run_trial(what, || {
             get_or_compute_timed(journal, || match trials.validation_score(fit, *fold, rows, model_selection.run) {
                 Ok(score) => Ok(score),
                 Err(error) if error.is_interrupted() => Err(error),
                 Err(_) => Ok(None),
             })
-        })?;
-        let Some((score, seconds)) = timed_score else { return Ok(None) };
-        self.unit_seconds = seconds / (score.training_rows.max(1) as f64).powf(TIME_EXPONENT);
-        Ok(Some(score))
+        })
     }
+}
+
+fn predicted_time(unit_seconds: f64, rows: usize) -> Duration {
+    Duration::from_secs_f64((unit_seconds * (rows as f64).powf(TIME_EXPONENT)).clamp(0.0, 1e9))
+}
+
+/// Returns the candidates of the next stage: the best, and if `halves_length` is true, the best with
+/// half its length scale, because more rows show smaller details.
+fn next_stage(candidates: &[Candidate], count: usize, halves_length: bool) -> Result<Vec<Candidate>> {
+    let mut next: Vec<Candidate> = candidates.iter().take(count).cloned().collect();
+    if let Some(best) = candidates.first().filter(|_| halves_length) {
+        let shorter = best.kernel.with_scaled_lengths(0.5)?;
+        if next.iter().all(|other| other.kernel != shorter || other.c != best.c) {
+            next.push(Candidate { kernel: shorter, ..best.clone() });
+        }
+    }
+    Ok(next)
 }
 
 /// Sorts candidates by their scores, the best first; ties keep the order.
