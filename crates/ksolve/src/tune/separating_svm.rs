@@ -10,10 +10,13 @@
 //!
 //! | stage | training rows | candidates |
 //! |---|---|---|
-//! | gate | 10,000 | one; if its error rate is not far below the rarer class, the search ends |
-//! | kernels | 10,000 | every kernel at three length scales with C = 10, then the best two with 1 and 100 |
+//! | gate | 10,000 | one |
+//! | kernels | 10,000 | every kernel at three length scales with C = 10; the best two with 1 and 100 |
 //! | more rows | 40,000 | the best three, and the best with half its length scale |
 //! | all rows | all | the best two |
+//!
+//! The search ends after the gate if the error rate is not far below the fraction of the rarer
+//! class, and after the second stage if it is twice the winner's on the same rows.
 //!
 //! Candidates are compared by the error rate on the validation rows, and equal error rates by the
 //! area under the ROC curve. Neither needs probabilities, whose calibration takes a fit per fold. After
@@ -23,7 +26,7 @@
 //! *Cost*: some 15 trials. A stage starts only if its trials, the tests and the final fit are
 //! predicted to end within the time. *Bytes*: those of a search with a sample of [`MAX_ROWS`] rows.
 
-use super::contest::{ANY_SOLVER, Contender, ContenderReport, has_probabilities};
+use super::contest::{ANY_SOLVER, Contender, ContenderReport, TRIAL_RANK, has_probabilities};
 use super::model_selection::{ModelSelection, get_or_compute_timed};
 use super::selection_result::SearchPart;
 use super::{HeldOutScore, KernelSearchResult, SearchJournal, SolverMeasure, TuneOptions, options};
@@ -69,6 +72,10 @@ const ALL_ROWS_CANDIDATES: usize = 2;
 /// Likely number of trials, for progress displays.
 const LIKELY_TRIALS: u64 = 18;
 
+/// The search ends if the error rate of the best candidate of the first stage exceeds this multiple
+/// of the winner's on the same rows. Chosen: more rows help rough kernels more than feature maps.
+const MAX_ERROR_RATIO: f64 = 2.0;
+
 /// Exponent of the number of rows in the predicted time of a fit. Measured between 10,000 and
 /// 198,000 rows of tables with .02 to .3 % errors: 1.1 to 1.6.
 const TIME_EXPONENT: f64 = 1.6;
@@ -86,6 +93,13 @@ pub(super) enum SvmSearch<T> {
     /// The search does not apply, or the winner is at least as good.
     NotBetter,
     /// The final fit would be late.
+    TooLate,
+}
+
+/// The result of the search without the larger sample, as in [`SvmSearch`].
+enum Outcome {
+    Better(Box<Contender>, String),
+    NotBetter,
     TooLate,
 }
 
@@ -119,6 +133,8 @@ struct Search<'w, 'l, 'm, 'j, T> {
     row_count: u64,
     /// Time of the final fit relative to a trial on as many rows; `None` if it may take any time.
     final_cost: Option<f64>,
+    /// Predicted time of a fit of the winner in the comparison with the best candidate.
+    winner_time: Duration,
     /// True after the end of the time or of the work budget; no further candidate is tried.
     is_late: bool,
 }
@@ -149,8 +165,18 @@ impl ModelSelection<'_> {
         let cost = if calibrates { PROBABILITIES_COST } else { 1.0 };
         let final_cost = Some(cost).filter(|_| !self.base.requested_map().is_exact_kernel());
         let (kernels, row_count) = (self.rough_kernels(trials)?, search_result.rows);
-        let mut search =
-            Search { model_selection: self, trials, fold, fit, log, journal, row_count, final_cost, is_late: false };
+        let mut search = Search {
+            model_selection: self,
+            trials,
+            fold,
+            fit,
+            log,
+            journal,
+            row_count,
+            final_cost,
+            winner_time: Duration::ZERO,
+            is_late: false,
+        };
         if search.is_over(Duration::ZERO)? {
             return Ok(SvmSearch::NotBetter);
         }
@@ -165,12 +191,10 @@ impl ModelSelection<'_> {
             None => SvmSearch::NotBetter,
             Some(larger_trials) => {
                 let mut search = Search { trials: &larger_trials, ..search };
-                match search.run(gate, &kernels)? {
-                    None => SvmSearch::TooLate,
-                    Some(best) => match search.compare_with(winner, &best, measure)? {
-                        Some((contender, why)) => SvmSearch::Better(Box::new(contender), why, Box::new(larger_trials)),
-                        None => SvmSearch::NotBetter,
-                    },
+                match search.run(winner, gate, &kernels, measure)? {
+                    Outcome::Better(contender, why) => SvmSearch::Better(contender, why, Box::new(larger_trials)),
+                    Outcome::NotBetter => SvmSearch::NotBetter,
+                    Outcome::TooLate => SvmSearch::TooLate,
                 }
             }
         };
@@ -237,8 +261,58 @@ impl ModelSelection<'_> {
 }
 
 impl<T: Real> Search<'_, '_, '_, '_, T> {
-    /// Returns the best candidate; `None` if no fit succeeded, or if the final fit would be late.
-    fn run(&mut self, gate: Candidate, kernels: &[Kernel]) -> Result<Option<Candidate>> {
+    /// Compares the candidates, and the best of them with `winner`.
+    fn run(
+        &mut self,
+        winner: &Contender,
+        gate: Candidate,
+        kernels: &[Kernel],
+        measure: SolverMeasure,
+    ) -> Result<Outcome> {
+        let candidates = self.compare_kernels(gate, kernels)?;
+        let rows = self.stage_rows(0);
+        let rank = TRIAL_RANK.min(self.model_selection.options.train_options.rank);
+        let winner_fit = winner.fit.clone().with_single_rank(rank);
+        let winner_name = &winner.report.solver;
+        let winner_score = self.score(format!("{winner_name}, {rows} rows"), &winner_fit, rows)?;
+        let is_close = |best: &&Candidate| match &winner_score {
+            Some((score, _)) => best.score.0 <= MAX_ERROR_RATIO * score.error,
+            None => true,
+        };
+        if candidates.first().filter(is_close).is_none() {
+            return Ok(Outcome::NotBetter);
+        }
+        // the time of a feature map grows in proportion to the rows
+        let growth = self.stage_rows(1) as f64 / rows.max(1) as f64;
+        let winner_seconds = winner_score.as_ref().map_or(0.0, |(_, seconds)| seconds * growth);
+        self.winner_time = Duration::from_secs_f64(winner_seconds.clamp(0.0, 1e9));
+        let candidates = self.compare_on_more_rows(candidates)?;
+        let Some(best) = candidates.first().filter(|best| best.score.0.is_finite()) else {
+            return Ok(Outcome::NotBetter);
+        };
+        if self.final_cost.is_some() && self.log.is_fit_late(self.later_time(best.unit_seconds), self.journal)? {
+            return Ok(Outcome::TooLate);
+        }
+        let (fit, rows) = (self.fit_of(best), self.stage_rows(1));
+        let svm_score = self.score(format!("{}, {rows} rows", best.name()), &fit, rows)?;
+        let winner_score = match growth > 1.0 {
+            true => self.score(format!("{winner_name}, {rows} rows"), &winner_fit, rows)?,
+            false => winner_score,
+        };
+        let error = |score: Option<(HeldOutScore, f64)>| score.and_then(|(score, _)| score.measure(measure));
+        let (svm_error, winner_error) = (error(svm_score), error(winner_score).unwrap_or(f64::INFINITY));
+        let Some(svm_error) = svm_error.filter(|svm_error| *svm_error < winner_error) else {
+            return Ok(Outcome::NotBetter);
+        };
+        let report = ContenderReport::new(best.name(), &best.kernel, "none");
+        let report = ContenderReport { errors: vec![svm_error], mean: Some(svm_error), ..report };
+        let rows = kstore::display::format_count(rows as u64);
+        let why = format!("{winner_name} has error {winner_error:.4e} on the same {rows} training rows");
+        Ok(Outcome::Better(Box::new(Contender { name: best.name(), fit, lambda: None, report }), why))
+    }
+
+    /// Returns the candidates of the first stage, the best first.
+    fn compare_kernels(&mut self, gate: Candidate, kernels: &[Kernel]) -> Result<Vec<Candidate>> {
         let (first_rows, mut candidates) = (self.stage_rows(0), Vec::new());
         // a trial without a predecessor takes about as long as the trial before it
         let mut last_unit = gate.unit_seconds;
@@ -263,6 +337,11 @@ impl<T: Real> Search<'_, '_, '_, '_, T> {
             }
         }
         sort_by_score(&mut candidates);
+        Ok(candidates)
+    }
+
+    /// Returns the best candidates of the last stage that the time allows, the best first.
+    fn compare_on_more_rows(&mut self, mut candidates: Vec<Candidate>) -> Result<Vec<Candidate>> {
         for (stage, count) in [(1, MORE_ROWS_CANDIDATES), (2, ALL_ROWS_CANDIDATES)] {
             let rows = self.stage_rows(stage);
             if (rows as f64) < MIN_GROWTH * self.stage_rows(stage - 1) as f64 {
@@ -283,10 +362,7 @@ impl<T: Real> Search<'_, '_, '_, '_, T> {
             candidates = tried;
             sort_by_score(&mut candidates);
         }
-        let Some(best) = candidates.into_iter().next().filter(|best| best.score.0.is_finite()) else { return Ok(None) };
-        let is_late =
-            self.final_cost.is_some() && self.log.is_fit_late(self.later_time(best.unit_seconds), self.journal)?;
-        Ok(Some(best).filter(|_| !is_late))
+        Ok(candidates)
     }
 
     /// Returns the number of training rows of a stage.
@@ -295,11 +371,12 @@ impl<T: Real> Search<'_, '_, '_, '_, T> {
         STAGE_ROWS.get(stage).map_or(all, |rows| all.min(*rows))
     }
 
-    /// Returns the predicted time after the trials: the tests and the final fit.
+    /// Returns the predicted time after the trials: the comparison with the winner, the tests and
+    /// the final fit.
     fn later_time(&self, unit_seconds: f64) -> Duration {
         let test_time = predicted_time(unit_seconds, self.trials.search_row_count());
         let fit_time = predicted_time(unit_seconds, self.row_count as usize);
-        (fit_time + test_time.mul_f64(TESTS)).mul_f64(self.final_cost.unwrap_or(1.0))
+        self.winner_time + (fit_time + test_time.mul_f64(TESTS)).mul_f64(self.final_cost.unwrap_or(1.0))
     }
 
     /// Returns true if the work budget is used up, or if the final fit would be late after
@@ -316,30 +393,6 @@ impl<T: Real> Search<'_, '_, '_, '_, T> {
             self.log.mark_late();
         }
         Ok(self.is_late)
-    }
-
-    /// Returns the best candidate as a contender, and the reason why it replaces `winner`; `None` if
-    /// the winner is at least as good.
-    fn compare_with(
-        &mut self,
-        winner: &Contender,
-        best: &Candidate,
-        measure: SolverMeasure,
-    ) -> Result<Option<(Contender, String)>> {
-        let (fit, rows) = (self.fit_of(best), self.stage_rows(1));
-        let rank = self.model_selection.options.train_options.rank;
-        let winner_fit = winner.fit.clone().with_single_rank(rank);
-        let mut error = |name: &str, fit: &Fit| {
-            let score = self.score(format!("{name}, {rows} rows"), fit, rows)?;
-            Ok::<_, Error>(score.and_then(|(score, _)| score.measure(measure)).unwrap_or(f64::INFINITY))
-        };
-        let (svm_error, winner_error) = (error(&best.name(), &fit)?, error(&winner.report.solver, &winner_fit)?);
-        let report = ContenderReport::new(best.name(), &best.kernel, "none");
-        let report = ContenderReport { errors: vec![svm_error], mean: Some(svm_error), ..report };
-        let rows = kstore::display::format_count(rows as u64);
-        let why = format!("{} has error {winner_error:.4e} on the same {rows} training rows", winner.report.solver);
-        let contender = Contender { name: best.name(), fit, lambda: None, report };
-        Ok((svm_error < winner_error).then_some((contender, why)))
     }
 
     fn fit_of(&self, candidate: &Candidate) -> Fit {
