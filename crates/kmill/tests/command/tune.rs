@@ -451,14 +451,15 @@ fn a_rare_class_is_compared_by_its_probabilities() {
     assert!(lines.count() == tried(all) && tried(all) < all.len(), "{told}");
 }
 
-/// Writes rows whose class is the parity of cells of the unit square; `swapped` of a thousand rows
-/// have the other class.
+/// Writes rows in 400 squares with gaps between them, each square with its own class; `swapped` of a
+/// thousand rows have the other class.
 fn cells(path: &Path, rows: usize, swapped: usize) {
     let mut text = "x0,x1,c\n".to_string();
     for i in 0..rows {
-        let place = |step: usize| ((i * step) % 100_003) as f64 / 100_003.0;
-        let (a, b) = (place(38_917), place(66_131));
-        let is_odd = ((3.0 * a).floor() + (3.0 * b).floor()) % 2.0 == 1.0;
+        let place = |step: usize| 0.25 + 0.5 * ((i * step) % 100_003) as f64 / 100_003.0;
+        let (column, row) = (i % 20, i / 20 % 20);
+        let (a, b) = ((column as f64 + place(38_917)) / 20.0, (row as f64 + place(66_131)) / 20.0);
+        let is_odd = (17 * column + 31 * row + 7 * column * row) % 5 < 2;
         let class = if is_odd != (i * 331 % 1000 < swapped) { "odd" } else { "even" };
         text += &format!("{a},{b},{class}\n");
     }
@@ -502,7 +503,7 @@ fn classes_that_hardly_overlap_are_separated_by_an_exact_svm_of_all_rows() {
     let again = ok(at, &format!("{line} --rows ..8000 -o a.safetensors --work {work} --map exact --threads 1"));
     let bytes = |name: &str| std::fs::read(at.join(name)).unwrap();
     assert!(bytes("m.safetensors") == bytes("a.safetensors") && again["work"] == found["work"], "{work}");
-    assert!(svm_trials(&found) > 12, "{found}");
+    assert!(svm_trials(&found) >= 12, "{found}");
     let cut = ok(at, &format!("{line} --rows ..8000 -o c.safetensors --work 1,2,4 --map exact"));
     assert!(svm_trials(&cut) == 5 && cut["work"]["machines"] == 4, "{cut}");
     // classes that overlap get one trial

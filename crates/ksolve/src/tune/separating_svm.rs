@@ -161,7 +161,7 @@ impl ModelSelection<'_> {
         };
         log.part = SearchPart::ExactFits;
         let fit = if base.family().name == SOLVER_NAME { base.clone() } else { base.for_solver(SOLVER_NAME)? };
-        let fit = fit.with_exact_kernel()?.metric(MetricSource::None);
+        let fit = fit.with_exact_kernel()?.without_rank_parameters().metric(MetricSource::None);
         let calibrates = has_probabilities(&fit)? || self.solver == ANY_SOLVER && measure.needs_probabilities();
         let fit = if calibrates { fit.set(parameter::PROBABILITIES.name, true) } else { fit };
         let cost = if calibrates { PROBABILITIES_COST } else { 1.0 };
