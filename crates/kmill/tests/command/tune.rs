@@ -451,8 +451,8 @@ fn a_rare_class_is_compared_by_its_probabilities() {
     assert!(lines.count() == tried(all) && tried(all) < all.len(), "{told}");
 }
 
-/// Writes rows in 400 squares with gaps between them, each square with its own class; `swapped` of a
-/// thousand rows have the other class.
+/// Writes rows in 400 squares with gaps between them, each square with its own class; `swapped` of
+/// a thousand rows have the other class.
 fn cells(path: &Path, rows: usize, swapped: usize) {
     let mut text = "x0,x1,c\n".to_string();
     for i in 0..rows {

@@ -74,8 +74,8 @@ pub struct TuneOptions {
     /// Sums of kernels that are tried in addition if a regression uses the exact kernel. The
     /// weights and the length scales of their terms maximise the marginal likelihood.
     pub kernel_sums: Vec<Kernel>,
-    /// Kernels, without a metric, of the exact SVMs that are tried in addition if two classes hardly
-    /// overlap; empty if the caller names the kernels or the metric.
+    /// Kernels, without a metric, of the exact SVMs that are tried in addition if two classes
+    /// hardly overlap; empty if the caller names the kernels or the metric.
     pub rough_kernels: Vec<Kernel>,
     /// Number of fits whose mean is tried; their kernels are the sums with the best likelihood.
     pub member_count: usize,
