@@ -451,6 +451,67 @@ fn a_rare_class_is_compared_by_its_probabilities() {
     assert!(lines.count() == tried(all) && tried(all) < all.len(), "{told}");
 }
 
+/// Writes rows in 400 squares with gaps between them, each square with its own class; `swapped` of
+/// a thousand rows have the other class.
+fn cells(path: &Path, rows: usize, swapped: usize) {
+    let mut text = "x0,x1,c\n".to_string();
+    for i in 0..rows {
+        let place = |step: usize| 0.25 + 0.5 * ((i * step) % 100_003) as f64 / 100_003.0;
+        let (column, row) = (i % 20, i / 20 % 20);
+        let (a, b) = ((column as f64 + place(38_917)) / 20.0, (row as f64 + place(66_131)) / 20.0);
+        let is_odd = (17 * column + 31 * row + 7 * column * row) % 5 < 2;
+        let class = if is_odd != (i * 331 % 1000 < swapped) { "odd" } else { "even" };
+        text += &format!("{a},{b},{class}\n");
+    }
+    std::fs::write(path, text).unwrap();
+}
+
+#[test]
+fn classes_that_hardly_overlap_are_separated_by_an_exact_svm_of_all_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    cells(&at.join("t.csv"), 9000, 0);
+    let line = "tune any t.csv --target c --sample 7000 --missing error --rank 100 --json";
+    let found = ok(at, &format!("{line} --rows ..8000 -o m.safetensors --work 1,2,40 --map exact"));
+    let contenders = found["contenders"].as_array().unwrap();
+    let chosen: Vec<_> = contenders.iter().filter(|contender| contender["chosen"] == true).collect();
+    let solver = chosen[0]["solver"].as_str().unwrap();
+    let c = solver.strip_prefix("svm on the exact kernel, C ").expect(solver);
+    assert!(chosen.len() == 1 && chosen[0]["why"].as_str().unwrap().contains("training rows"), "{found}");
+    assert_eq!((&found["fit"]["solver"], &found["fit"]["map"]), (&"svm".into(), &"exact".into()), "{found}");
+    // the tests have four fifths of all 8,000 rows, not of the sample
+    let test = &found["test"];
+    let rows = |name: &str| test[name].as_u64().unwrap();
+    assert!(rows("rows") + rows("learned_from") == 8000 && rows("learned_from") > 6000, "{test}");
+    assert!(test["error"].as_f64().unwrap() < 0.03, "{test}");
+    // the model is the fit that the report describes
+    let kernel = found["kernel"].as_str().unwrap().replace(' ', "");
+    assert!(kernel.starts_with("laplacian") || kernel.starts_with("exponential"), "{kernel}");
+    let scale = found["scale"].as_str().unwrap();
+    let fit = format!("fit svm t.csv --target c --rows ..8000 --map exact --kernel {kernel} --scale {scale} --C {c}");
+    ok(at, &format!("{fit} -o f.safetensors --json"));
+    let error =
+        |model: &str| ok(at, &format!("evaluate {model} t.csv --rows 8000.. --json"))["error"].as_f64().unwrap();
+    assert_eq!(error("m.safetensors"), error("f.safetensors"));
+    assert!(error("m.safetensors") < 0.03, "{}", error("m.safetensors"));
+    // the work gives the same model on one thread; a search that ends earlier has fewer trials
+    let svm_trials = |report: &serde_json::Value| {
+        let steps = report["history"].as_array().unwrap().iter();
+        steps.filter(|step| step["what"].as_str().unwrap().starts_with("svm on the exact kernel, C ")).count()
+    };
+    let work = format!("1,2,{}", found["work"]["machines"]);
+    let again = ok(at, &format!("{line} --rows ..8000 -o a.safetensors --work {work} --map exact --threads 1"));
+    let bytes = |name: &str| std::fs::read(at.join(name)).unwrap();
+    assert!(bytes("m.safetensors") == bytes("a.safetensors") && again["work"] == found["work"], "{work}");
+    assert!(svm_trials(&found) >= 12, "{found}");
+    let cut = ok(at, &format!("{line} --rows ..8000 -o c.safetensors --work 1,2,4 --map exact"));
+    assert!(svm_trials(&cut) == 5 && cut["work"]["machines"] == 4, "{cut}");
+    // classes that overlap get one trial
+    cells(&at.join("t.csv"), 8000, 150);
+    let mixed = ok(at, &format!("{line} -o x.safetensors --work 1,2,3 --map exact"));
+    assert_eq!(svm_trials(&mixed), 1, "{mixed}");
+}
+
 #[test]
 fn the_report_says_which_folds_decided_and_what_others_say() {
     let folder = tempfile::tempdir().unwrap();

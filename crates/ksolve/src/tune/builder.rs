@@ -374,7 +374,8 @@ impl Tune {
             (None, MetricSource::Learned(MetricForm::Likelihood)) => fit,
             (None, _) => fit.metric(MetricSource::None),
         };
-        let fit = if self.work.is_some() { fit.with_rank_parameters_of(&self.fit) } else { fit };
+        let reads_rank = self.work.is_some() && !fit.requested_map().is_exact_kernel();
+        let fit = if reads_rank { fit.with_rank_parameters_of(&self.fit) } else { fit };
         let Some(time_budget) = time_budget.filter(|_| self.time_limit.is_some()) else { return Ok((fit, None)) };
         let feasible_fit = time_budget.feasible_fit(&open_files(fit.clone())?, selection_result, selected, run)?;
         let repeat = feasible_fit

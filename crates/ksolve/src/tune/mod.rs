@@ -45,6 +45,7 @@ mod outer_folds;
 mod refine;
 mod rung;
 mod selection_result;
+mod separating_svm;
 mod shifted_rows;
 mod time_budget;
 mod trial;

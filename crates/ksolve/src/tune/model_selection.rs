@@ -6,7 +6,7 @@ use super::{
     ContenderReport, HeldOutScore, KernelSearch, Score, SearchJournal, SearchListener, SearchPart, SearchWork,
     SelectionResult, SolverMeasure,
 };
-use super::{KernelSearchResult, TuneOptions, WinnerTest};
+use super::{KernelSearchResult, TuneOptions, WinnerTest, separating_svm::SvmSearch};
 use super::{history::SearchLog, refine::CLEAR_IMPROVEMENT_RATIO, time_budget::needs_half_rank, trial::Trials};
 use crate::job::{Fit, Run};
 use crate::request::{MetricSource, Resources, Scaling, TrainOptions};
@@ -110,8 +110,17 @@ impl ModelSelection<'_> {
         self.listener.end();
         let (mut winner, tried) = contest.finish();
         // an exact solver replaces the winner if its error is lower
-        let exact_contender =
-            self.search_exact::<T>(&winner, &tried, search_result, &trials, measure, &mut log, journal)?;
+        let svm_search =
+            self.search_separating_svm(base, &winner, search_result, &trials, measure, &mut log, journal)?;
+        let (exact_contender, trials) = match svm_search {
+            SvmSearch::Better(contender, why, larger_trials) => (Some((*contender, Some(why))), *larger_trials),
+            SvmSearch::TooLate => (None, trials),
+            SvmSearch::NotBetter => {
+                let exact =
+                    self.search_exact::<T>(&winner, &tried, search_result, &trials, measure, &mut log, journal)?;
+                (exact, trials)
+            }
+        };
         let mut contenders: Vec<ContenderReport> = tried.into_iter().map(|contender| contender.report).collect();
         let plain_contender = if exact_contender.is_some() { None } else { winner.without_metric(search_result)? };
         winner =
@@ -385,7 +394,7 @@ impl ModelSelection<'_> {
 }
 
 /// Returns the result of `test` and its time in seconds, or both from `journal`.
-fn get_or_compute_timed<V: serde::Serialize + serde::de::DeserializeOwned>(
+pub(super) fn get_or_compute_timed<V: serde::Serialize + serde::de::DeserializeOwned>(
     journal: &mut SearchJournal<'_>,
     test: impl FnOnce() -> Result<Option<V>>,
 ) -> Result<Option<(V, f64)>> {

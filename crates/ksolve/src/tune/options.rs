@@ -74,6 +74,9 @@ pub struct TuneOptions {
     /// Sums of kernels that are tried in addition if a regression uses the exact kernel. The
     /// weights and the length scales of their terms maximise the marginal likelihood.
     pub kernel_sums: Vec<Kernel>,
+    /// Kernels, without a metric, of the exact SVMs that are tried in addition if two classes
+    /// hardly overlap; empty if the caller names the kernels or the metric.
+    pub rough_kernels: Vec<Kernel>,
     /// Number of fits whose mean is tried; their kernels are the sums with the best likelihood.
     pub member_count: usize,
     /// Factors that the length scales of each kernel are multiplied by.
@@ -114,10 +117,11 @@ impl TuneOptions {
             None => default_kernels(selected)?,
         };
         let learns_default_metric = surrogate.metric_source() == &MetricSource::Learned(MetricForm::DiagonalOrFull);
-        let sums = KERNEL_SUMS
-            .iter()
-            .filter(|_| requested_kernels.is_none() && learns_default_metric)
-            .map(|text| Kernel::parse(text));
+        let chooses_kernels = requested_kernels.is_none() && learns_default_metric;
+        let parse_default = |texts: &[&str]| {
+            let texts = texts.iter().filter(|_| chooses_kernels);
+            texts.map(|text| Kernel::parse(text)).collect::<kapprox::Result<Vec<Kernel>>>()
+        };
         Ok(Self {
             train_options: surrogate.train_options(selected)?,
             may_use_blocks: !surrogate.has_option("folds"),
@@ -125,7 +129,8 @@ impl TuneOptions {
             lambdas: ridge.lambdas,
             intercept: ridge.intercept,
             kernels,
-            kernel_sums: sums.collect::<kapprox::Result<_>>()?,
+            kernel_sums: parse_default(&KERNEL_SUMS)?,
+            rough_kernels: parse_default(&ROUGH_KERNELS)?,
             member_count: DEFAULT_MEMBERS,
             factors: crate::grids::parse_factors(DEFAULT_FACTORS)?,
             score,
@@ -152,6 +157,9 @@ const KERNEL_SUMS: [&str; 8] = [
     "matern(nu=1.5) + laplacian() + laplacian(scale=quantile)",
     "matern(nu=1.5) + matern(nu=1.5, scale=quantile) + laplacian()",
 ];
+
+/// Kernels that represent small details of the boundary between classes.
+const ROUGH_KERNELS: [&str; 2] = ["laplacian()", "exponential()"];
 
 /// Default number of fits whose mean is tried.
 pub(super) const DEFAULT_MEMBERS: usize = 3;

@@ -193,6 +193,10 @@ impl<T: Real> Trials<T> {
         Self { test_fold: Some(fold), ..self }
     }
 
+    pub(super) fn test_fold(&self) -> Option<usize> {
+        self.test_fold
+    }
+
     pub(super) fn has_block_folds(&self) -> bool {
         self.has_block_folds
     }
@@ -320,13 +324,26 @@ impl<T: Real> Trials<T> {
         max_rows: usize,
         run: &Run<'_>,
     ) -> Result<f64> {
+        let undefined_error =
+            || Error::option("measure", measure, "all rows of a fold have the same class; use log-loss or error");
+        let score = self.validation_score(fit, fold, max_rows, run)?;
+        score.map_or(Ok(f64::INFINITY), |score| score.measure(measure).ok_or_else(undefined_error))
+    }
+
+    /// Trains on at most `max_rows` rows of the other folds, and returns the scores on the rows of
+    /// `fold`.
+    pub(super) fn validation_score(
+        &self,
+        fit: &Fit,
+        fold: usize,
+        max_rows: usize,
+        run: &Run<'_>,
+    ) -> Result<Option<HeldOutScore>> {
         let training_rows = self.training_rows(fold, max_rows);
         let is_training_row = |position: usize| training_rows.binary_search(&position).is_ok();
         let scores =
             self.fit_and_score(fit, &is_training_row, &[&|position| self.fold_of_row[position] == fold], run)?;
-        let undefined_error =
-            || Error::option("measure", measure, "all rows of a fold have the same class; use log-loss or error");
-        scores.first().map_or(Ok(f64::INFINITY), |score| score.measure(measure).ok_or_else(undefined_error))
+        Ok(scores.into_iter().next())
     }
 
     /// Trains on all rows that the search uses, and scores the test rows; `None` if there are no
