@@ -60,6 +60,8 @@ pub use parameter::{Options, Parameter, ParameterValue, Regularisation, Settings
 #[doc(hidden)]
 pub use solution::ClusterCounts;
 pub use solution::mse_and_r2;
+#[doc(hidden)]
+pub use solution::EFFECTIVE_DIMENSION;
 pub use solution::{FoldFunctions, NamedValues, Projection, Solution, SolveMethod};
 
 use crate::{Error, Result};
