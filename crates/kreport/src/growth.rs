@@ -9,7 +9,8 @@ const MAX_LISTED_COLUMNS: usize = 5;
 /// Returns the comparison as names and texts; the sentence comes last.
 pub fn growth_lines(report: &GrowthReport) -> Vec<(&'static str, String)> {
     let mut lines = Vec::from_iter(report.missed.map(|missed| ("missed trace", describe_missed(&missed))));
-    let (moved, by_chance): (Vec<&RangeReport>, Vec<&RangeReport>) = report.ranges.iter().partition(|range| range.moved);
+    let (moved, by_chance): (Vec<&RangeReport>, Vec<&RangeReport>) =
+        report.ranges.iter().partition(|range| range.moved);
     let listed = moved.iter().take(MAX_LISTED_COLUMNS).map(|range| ("range moved", describe_range(range)));
     lines.extend(listed);
     let unlisted = moved.len().saturating_sub(MAX_LISTED_COLUMNS);
@@ -18,7 +19,10 @@ pub fn growth_lines(report: &GrowthReport) -> Vec<(&'static str, String)> {
         let names = by_chance.iter().take(MAX_LISTED_COLUMNS).map(|range| range.range.column.clone());
         let ellipsis = if by_chance.len() > MAX_LISTED_COLUMNS { ", …" } else { "" };
         let rows = format_count(by_chance.iter().map(|range| range.rows).max().unwrap_or(0));
-        ("outside ranges", format!("at most {rows} rows of {}{ellipsis}: not more than by chance", join_with_commas(names)))
+        (
+            "outside ranges",
+            format!("at most {rows} rows of {}{ellipsis}: not more than by chance", join_with_commas(names)),
+        )
     }));
     lines.extend(report.unseen.iter().map(|column| {
         let rows = format_count(column.rows);
@@ -30,9 +34,9 @@ pub fn growth_lines(report: &GrowthReport) -> Vec<(&'static str, String)> {
 
 fn describe_missed(missed: &MissedTrace) -> String {
     let error = missed.standard_error.map_or(String::new(), |error| format!(" ± {}", percent(error)));
-    let fit = missed.fit_rows.map_or(String::new(), |fit| {
-        format!(", {} of the rows of the fit (leave-one-out)", percent(fit))
-    });
+    let fit = missed
+        .fit_rows
+        .map_or(String::new(), |fit| format!(", {} of the rows of the fit (leave-one-out)", percent(fit)));
     format!("{}{error} of the new rows{fit}", percent(missed.new_rows))
 }
 

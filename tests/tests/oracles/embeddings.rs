@@ -270,12 +270,12 @@ fn edges_of_a_kite_are_bounded_or_equal() {
         let figure = |name: &str| trained.report.figures.iter().find(|figure| figure.name == name).unwrap().values[0];
         let (nodes, all) = placed(&trained);
         let place = |row: usize| &all[nodes.iter().position(|node| *node == x[row]).unwrap()];
-        let longest_change = [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2)].into_iter().map(|(i, j)| {
-            (apart(place(i), place(j)) / apart(&x[i], &x[j]) - 1.0).abs()
-        });
+        let longest_change = [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2)]
+            .into_iter()
+            .map(|(i, j)| (apart(place(i), place(j)) / apart(&x[i], &x[j]) - 1.0).abs());
         (figure("sum of squares"), longest_change.fold(0.0, f64::max))
     };
-    // the sum of squares about the mean is the mean over the rows of the squared distances of all pairs
+    // the sum of squares about the mean: the squared distances of all pairs over the number of rows
     let folded = (2.0 * a * a + 2.0 * b * b + (a + b).powi(2)) / 4.0;
     let flat = (2.0 * a * a + 2.0 * b * b + (2.0 * half).powi(2) + (left + right).powi(2)) / 4.0;
     let (bounded, equal) = (sums("bounded"), sums("equal"));

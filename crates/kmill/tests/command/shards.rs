@@ -342,11 +342,15 @@ fn shards_say_whether_new_rows_outgrow_the_job() {
         let shown = ok(at, "inspect model --json");
         assert_eq!(shown["new_rows"], solved["growth"]);
         let ranges = growth["ranges"].as_array().unwrap();
-        let moved: Vec<&str> =
-            ranges.iter().filter(|range| range["moved"] == true).map(|range| range["column"].as_str().unwrap()).collect();
+        let moved: Vec<&str> = ranges
+            .iter()
+            .filter(|range| range["moved"] == true)
+            .map(|range| range["column"].as_str().unwrap())
+            .collect();
         assert_eq!(moved, if verdict == "fits" { vec![] } else { vec!["x"] }, "{ranges:?}");
         // one shard of all rows: the segment of old and new rows is divided
-        let text = ["old.csv".to_string(), format!("{name}.csv")].map(|file| std::fs::read_to_string(at.join(file)).unwrap());
+        let text =
+            ["old.csv".to_string(), format!("{name}.csv")].map(|file| std::fs::read_to_string(at.join(file)).unwrap());
         let later = text[1].split_once('\n').unwrap().1;
         std::fs::write(at.join("both.csv"), format!("{}{later}", text[0])).unwrap();
         let both = ok(at, "stats job both.csv --json -q -o both");
@@ -360,7 +364,10 @@ fn shards_say_whether_new_rows_outgrow_the_job() {
     }
     // without the statistics of the prepared rows there is nothing to compare with
     let alone = ok(at, "stats job shifted.csv --first-row 3000 --json -q -o alone");
-    assert_eq!((&alone["growth"]["verdict"], &alone["growth"]["missed"]["fit_rows"]), (&"unknown".into(), &serde_json::Value::Null));
+    assert_eq!(
+        (&alone["growth"]["verdict"], &alone["growth"]["missed"]["fit_rows"]),
+        (&"unknown".into(), &serde_json::Value::Null)
+    );
     // removed rows do not count
     let without = ok(at, "merge old shifted --without 3000..5000 --json -o less");
     assert!(without["growth"].is_null(), "{without}");

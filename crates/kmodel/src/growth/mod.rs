@@ -37,9 +37,9 @@ pub use ranges::MovedRange;
 #[doc(hidden)]
 pub use ranges::{OutsideCounts, RangeReduction, moved_ranges};
 pub use report::{GrowthReport, MissedTrace, RangeReport, UnseenReport, Verdict};
+pub(crate) use residuals::inverse_squared_norms;
 #[doc(hidden)]
 pub use residuals::{ResidualSums, landmark_residual_bytes, landmark_residual_sum};
-pub(crate) use residuals::inverse_squared_norms;
 
 use kstore::Merge;
 use serde::{Deserialize, Serialize};
@@ -52,8 +52,8 @@ pub struct Growth {
     pub rows: u64,
     /// Number of rows of the fit.
     pub fit_rows: u64,
-    /// Missed fraction of the rows of the fit, by leave-one-out for the landmarks; `None` if the map
-    /// is not a projection, or if the rows of the fit are missing.
+    /// Missed fraction of the rows of the fit, by leave-one-out for the landmarks; `None` if the
+    /// map is not a projection, or if the rows of the fit are missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fit_missed: Option<f64>,
     /// Residuals of the new rows; `None` if the map is not a projection.
@@ -89,8 +89,8 @@ impl Growth {
         Self { residuals, fit_missed: self.fit_missed.map(residuals::rounded), ..self }
     }
 
-    /// Returns the range of a feature in the rows of the fit, if `range` is the current range of the
-    /// model, which includes the new rows.
+    /// Returns the range of a feature in the rows of the fit, if `range` is the current range of
+    /// the model, which includes the new rows.
     pub(crate) fn fit_range(&self, column: &str, range: [f64; 2]) -> [f64; 2] {
         self.ranges.iter().find(|moved| moved.column == column).map_or(range, |moved| moved.fit_range)
     }

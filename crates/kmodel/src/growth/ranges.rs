@@ -1,8 +1,8 @@
 //! Values of new rows outside the ranges of the rows of a fit.
 
 use kstore::statistics::ColumnMoments;
-use kstore::{Error, Merge, Reduction, Result, RowBlock, Statistics, StatisticsReduction, TableShape, Workers};
 use kstore::statistics::StatisticsScratch;
+use kstore::{Error, Merge, Reduction, Result, RowBlock, Statistics, StatisticsReduction, TableShape, Workers};
 use serde::{Deserialize, Serialize};
 
 /// The values of a column in new rows that lie outside the range of the rows of the fit.

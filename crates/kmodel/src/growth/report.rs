@@ -247,7 +247,8 @@ mod tests {
 
     #[test]
     fn ranges_move_if_more_rows_are_outside_than_by_chance() {
-        // 1 of 2 exchangeable rows is the larger one; both of 2 new rows exceed 1 row once in 3 times
+        // 1 of 2 exchangeable rows is the larger one; both of 2 new rows exceed 1 row once in 3
+        // times
         assert!((outside_probability(1, 1, 1) - 0.5).abs() < 1e-15);
         assert!((outside_probability(2, 2, 1) - 1.0 / 3.0).abs() < 1e-15);
         let range = |below, above| MovedRange {

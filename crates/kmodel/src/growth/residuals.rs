@@ -64,8 +64,13 @@ impl ResidualSums {
     }
 
     pub(crate) fn add_sums(&mut self, sums: &[f64]) {
-        let own_sums =
-            [&mut self.trace, &mut self.residual, &mut self.trace_squares, &mut self.products, &mut self.residual_squares];
+        let own_sums = [
+            &mut self.trace,
+            &mut self.residual,
+            &mut self.trace_squares,
+            &mut self.products,
+            &mut self.residual_squares,
+        ];
         own_sums.into_iter().zip(sums).for_each(|(own, sum)| *own += sum);
     }
 
@@ -82,8 +87,7 @@ impl ResidualSums {
             return f64::INFINITY;
         }
         let (n, fraction) = (self.rows as f64, self.missed_fraction());
-        let squares =
-            self.residual_squares - 2.0 * fraction * self.products + fraction * fraction * self.trace_squares;
+        let squares = self.residual_squares - 2.0 * fraction * self.products + fraction * fraction * self.trace_squares;
         (squares.max(0.0) / (n - 1.0)).sqrt() / (self.trace / n)
     }
 
@@ -156,8 +160,8 @@ pub fn landmark_residual_bytes(m: usize) -> usize {
     8 * m * (2 * IDENTITY_STRIP_COLUMNS + 1)
 }
 
-/// Returns Σ_i 1/‖F_i‖² for the rows F_i of `coefficients`. Rows of zeros, which belong to landmarks
-/// that the features do not use, are skipped.
+/// Returns Σ_i 1/‖F_i‖² for the rows F_i of `coefficients`. Skips rows of zeros, which belong to
+/// landmarks that the features do not use.
 pub(crate) fn inverse_squared_norms(coefficients: faer::MatRef<'_, f64>) -> f64 {
     let squared_norms: Vec<f64> = coefficients.row_iter().map(|row| row.squared_norm_l2()).collect();
     inverse_sum(&squared_norms)

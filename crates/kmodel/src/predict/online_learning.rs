@@ -49,8 +49,8 @@ impl Predictor {
     /// table together, with regularisation term lambda·n‖w‖² for the n rows of the fit, and the
     /// basis and scaling of the fit.
     ///
-    /// The certificate remains the certificate of the fit. The update also compares the new rows with
-    /// the landmarks and the ranges of the fit (`OnlineUpdate::growth`).
+    /// The certificate remains the certificate of the fit. The update also compares the new rows
+    /// with the landmarks and the ranges of the fit (`OnlineUpdate::growth`).
     ///
     /// ```
     /// use ksolve::job::{Fit, Run};
@@ -142,8 +142,14 @@ impl Predictor {
         let mut model = match_precision!(AnyPreparedModel to AnyModel: &self.model, prepared => prepared.finish_recursion(&recursion, rows).ok_or_else(overflow_error)?);
         let metadata = match_precision!(AnyModel: &mut model, model => &mut model.metadata);
         let unseen = selected.unseen_value_counts();
-        let mut growth =
-            Growth { rows, fit_rows: metadata.rows, fit_missed: self.fit_missed(residuals), residuals, unseen, ..Growth::default() };
+        let mut growth = Growth {
+            rows,
+            fit_rows: metadata.rows,
+            fit_missed: self.fit_missed(residuals),
+            residuals,
+            unseen,
+            ..Growth::default()
+        };
         // an earlier update compared its rows with the same fit
         let earlier = metadata.growth.take().filter(|_| self.metadata().online_rows > 0);
         if !metadata.ranges.is_empty() {
@@ -172,8 +178,7 @@ impl Predictor {
     fn landmark_residuals(&self) -> Option<f64> {
         let coefficients = self.quadratic()?.feature_coefficients.as_ref()?;
         self.metadata().certificate?;
-        let has_landmarks =
-            match_precision!(AnyPreparedModel: &self.model, prepared => matches!(prepared.model.basis, Basis::Landmarks { .. }));
+        let has_landmarks = match_precision!(AnyPreparedModel: &self.model, prepared => matches!(prepared.model.basis, Basis::Landmarks { .. }));
         Some(if has_landmarks { inverse_squared_norms(coefficients.as_ref()) } else { 0.0 })
     }
 

@@ -261,11 +261,12 @@ impl CurveReport {
         })
     }
 
-    /// Describes the effective dimension of the cell with the lowest test error; `None` without test
-    /// rows.
+    /// Describes the effective dimension of the cell with the lowest test error; `None` without
+    /// test rows.
     fn describe_effective_dimension(&self) -> Option<String> {
         let tested = self.rows.iter().filter(|row| row.test_error.is_some());
-        let best = tested.min_by(|a, b| a.test_error.partial_cmp(&b.test_error).unwrap_or(std::cmp::Ordering::Equal))?;
+        let best =
+            tested.min_by(|a, b| a.test_error.partial_cmp(&b.test_error).unwrap_or(std::cmp::Ordering::Equal))?;
         let (dimension, lambda) = (number(best.effective_dimension?, 4), short_lambda(self.lambda));
         let rank = format_count(best.rank as u64);
         Some(format!("{dimension} at lambda {lambda}, of the lowest test error ({} at rank {rank})", best.method))

@@ -13,8 +13,8 @@ pub use test_set::TestSetReport;
 pub use text::{DISTANCE_DESCRIPTION, describe_certificate, describe_neighbours};
 
 use crate::table::format_seconds;
-use ksolve::job;
 use ksolve::growth::GrowthReport;
+use ksolve::job;
 use ksolve::job::Combination;
 use kstore::{budget::format_bytes, display};
 use serde::Serializer;

@@ -10,8 +10,8 @@ use crate::table::{
     AlignedTable, Grid, facts, format_count, format_list, format_seconds, number, optional_number, rounded_kernel,
     short_lambda,
 };
-use kfit::solver::by_name;
 use kfit::solver::EFFECTIVE_DIMENSION;
+use kfit::solver::by_name;
 use kfit::solver::parameter::{C, NODES, Regularisation};
 use ksolve::{Certificate, SurfaceCell};
 use kstore::{budget::format_bytes, display};

@@ -273,9 +273,9 @@ impl<T: Real> RunSetting<'_, '_, T> {
         Ok(errors.iter().zip(&norms).map(clipped_estimate).collect())
     }
 
-    /// Fits ridge regression on the leading features, and returns its error on the test rows and its
-    /// effective dimension, one for each rank; `None` at ranks at which the system could not be solved, and if there are no
-    /// test rows.
+    /// Fits ridge regression on the leading features, and returns its error on the test rows and
+    /// its effective dimension, one for each rank; `None` at ranks at which the system could not be
+    /// solved, and if there are no test rows.
     fn test_errors(
         &self,
         map: &dyn FeatureMap<T>,

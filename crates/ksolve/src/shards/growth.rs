@@ -100,8 +100,8 @@ impl<'a> LandmarkObserver<'a> {
         Self { stage_observer, residuals: OnceLock::new() }
     }
 
-    /// Returns the sum of the leave-one-out residuals of the landmarks; `None` for a map that is not
-    /// a projection.
+    /// Returns the sum of the leave-one-out residuals of the landmarks; `None` for a map that is
+    /// not a projection.
     pub(super) fn landmark_residuals(&self) -> Option<f64> {
         self.residuals.get().copied()
     }

@@ -36,6 +36,7 @@ use growth::{LandmarkObserver, ShardGrowth, split_residuals};
 use kmodel::growth::{Growth, ResidualSums, moved_ranges};
 use kstore::checkpoint::{Cut, StateFile, StateKey, StateWriter};
 use kstore::pass::{Node, PassKey, STRETCH_SEGMENTS};
+use kstore::statistics::ColumnMoments;
 use kstore::{Merge, RowDigests, SelectedTable, Selection, Statistics, Table};
 use metadata::JobMetadata;
 use replay::{Replay, Role};
@@ -286,7 +287,9 @@ impl PreparedJob {
         let partial_piece_digests = self.check_digests(&digests, &rows)?;
         let selected = self.header.job.select(table)?.restrict_to(&rows);
         let prepared = self.prepared_statistics(&selected)?;
-        let ranges: Vec<[f64; 2]> = prepared.inputs.iter().map(|column| [column.min, column.max]).collect();
+        // a column without values in the prepared rows has no range
+        let range_of = |column: &ColumnMoments| if column.count == 0 { UNBOUNDED } else { [column.min, column.max] };
+        let ranges: Vec<[f64; 2]> = prepared.inputs.iter().map(range_of).collect();
         let ranges = if selected.sparse_shape().is_some() { &[][..] } else { &ranges };
         let (column_statistics, outside) = run.statistics_beside_ranges(&selected, ranges, self.stored_rows())?;
         let [fit_residuals, new_residuals] = self.residuals_of_parts(table, &rows, replay.residuals(), run)?;

@@ -49,10 +49,10 @@ use crate::linalg::eigen::sign_of_largest;
 use crate::model::{Basis, BasisTransform};
 use crate::request::{FitRequest, PassShape, ProblemSize};
 use crate::{Error, Result, Task, features::FitData};
-use faer::{Accum, Mat, MatRef, linalg::matmul::matmul, prelude::Reborrow};
+use faer::{Accum, Mat, linalg::matmul::matmul, prelude::Reborrow};
 use kapprox::decompose::{product, symmetric_eigen};
 use kapprox::{Real, map::par};
-use kstore::{MemoryPlan, Workers, pass::Observer};
+use kstore::{MemoryPlan, Workers};
 use unfolding::{NeighbourPairs, UnfoldingProblem, UnfoldingSolution};
 
 pub(super) const FAMILY: SolverFamily = SolverFamily::new(

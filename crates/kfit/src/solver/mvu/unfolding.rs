@@ -109,8 +109,9 @@ pub(super) struct UnfoldingProblem<'a> {
 }
 
 impl UnfoldingProblem<'_> {
-    /// Solves the programme with bounded distances. If `keeps_distances`, then solves it with growing
-    /// penalties for shortened distances, until they are equal or the penalties are used up.
+    /// Solves the programme with bounded distances. If `keeps_distances`, then solves it with
+    /// growing penalties for shortened distances, until they are equal or the penalties are used
+    /// up.
     pub(super) fn solve(&self, keeps_distances: bool, observer: &dyn Observer) -> Result<UnfoldingSolution> {
         let (q, m) = (self.q.as_ref(), self.q.ncols());
         let pairs = &self.neighbour_pairs.pairs;

@@ -321,8 +321,8 @@ impl RidgeSystem {
 
     /// Returns the effective dimension of the leading `rank` features after a `solve` at `lambda`:
     /// tr G(G + μI)⁻¹ with μ = lambda·n, where G is the Gram matrix of the features, centred if the
-    /// intercept is free. A penalised intercept is one of the features. It is the degrees of freedom
-    /// without a free intercept. Takes q³/3 flops.
+    /// intercept is free. A penalised intercept is one of the features. It equals the degrees of
+    /// freedom without a free intercept. Takes q³/3 flops.
     pub(crate) fn effective_dimension(&self, lambda: f64, rank: usize, workers: &Workers) -> f64 {
         let free_intercept_count = f64::from(u8::from(self.intercept == Intercept::Free));
         let degrees_of_freedom = self.degrees_of_freedom(lambda, &[rank], workers)[0];
