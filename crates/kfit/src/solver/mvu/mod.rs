@@ -73,7 +73,7 @@ const EDGES: Parameter = Parameter {
     kind: ParameterKind::Choice(&["bounded", "equal"]),
     default: None,
     help: "Distances between neighbours: bounded by their distances in the scaled features, or \
-        equal to them, for which every node should be a landmark (--rank and --nodes up to 100) \
+        equal to them, for which every node should be a landmark (rank and nodes up to 100) \
         [default: bounded]",
 };
 
