@@ -371,7 +371,8 @@ fn shards_say_whether_new_rows_outgrow_the_job() {
     // removed rows do not count
     let without = ok(at, "merge old shifted --without 3000..5000 --json -o less");
     assert!(without["growth"].is_null(), "{without}");
-    let output = kmill(at, "merge old shifted -o all");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kmill"));
+    let output = command.current_dir(at).args(["merge", "old", "shifted", "-o", "all"]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("outgrown its landmarks") && text.contains("kmill prepare"), "{text}");
     assert!(text.contains("range moved") && text.contains("missed trace"), "{text}");
