@@ -291,7 +291,7 @@ fn every_edge_of_a_rolled_sheet_keeps_its_length() {
     let keys = kstore::key::Stream::new(7, kstore::key::Purpose::Data, 0);
     let x: Rows = (0..30)
         .map(|i| {
-            let (t, z) = (1.5 * std::f64::consts::PI * (1.0 + keys.uniform(2 * i)), 6.0 * keys.uniform(2 * i + 1));
+            let (t, z) = (1.5 * std::f64::consts::PI * (1.0 + i as f64 / 30.0), 3.0 * keys.uniform(i));
             vec![t * t.cos(), z, t * t.sin()]
         })
         .collect();

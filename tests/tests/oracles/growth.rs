@@ -58,7 +58,7 @@ fn updates_compare_their_rows_with_the_rows_of_the_fit() {
     let (fit_rows, same, shifted) =
         (rows(300, 0.0, &mut random), rows(400, 0.0, &mut random), rows(400, 2.5, &mut random));
     let fit = Fit::ridge().scaling(Scaling::None).precision(ElementType::F64).kernel(KERNEL.parse().unwrap());
-    let fit = fit.rank(40).set("lambda", 1e-3).set("std", true);
+    let fit = fit.rank(40).set("lambda", 1e-3).set("std", true).clip(true);
     let fitted = fit.fit_table(&table(&fit_rows.0, &fit_rows.1), &["y"], &Run::new().threads(1)).unwrap();
     let AnyModel::F64(model) = &fitted.model else { panic!("f64") };
     let Basis::Landmarks { points, .. } = &model.basis else { panic!("landmarks") };
