@@ -306,6 +306,8 @@ MORE = {
     def predict(self, X: _Rows, return_std: bool = ...) -> Any: ...
 """ + _INTERVALS,
     "OnlineRegressor": """    running_mse_: float
+    growth_: dict[str, Any]
+    growth_since_fit_: dict[str, Any]
     def partial_fit(self, X: _Rows, y: Any) -> Self: ...
 """,
     "KernelRidgeClassifier": """    alpha_: float

@@ -17,6 +17,8 @@ pub mod solver;
 mod surface_cell;
 
 pub use solver::cv_error::{CvErrorReduction, CvErrorScratch, CvErrorState};
+#[doc(hidden)]
+pub use solver::normal_equations::fit_with_dimension;
 pub use solver::normal_equations::{FoldCoefficients, RidgeFit, RidgeGrid, Surface, fit};
 pub use surface_cell::SurfaceCell;
 

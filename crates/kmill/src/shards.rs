@@ -5,8 +5,10 @@ use crate::args::{JobArgs, RunArgs, RunSettings, TextArgs, parse};
 use crate::{Error, Result, open, output, pipeline, pipeline::FitOptions};
 use clap::Args;
 use kreport::fit::FitReport;
+use kreport::growth::growth_lines;
 use kreport::table::{facts, format_count, join_with_commas};
-use ksolve::shards::{MergeSummary, PreparedJob, merge};
+use ksolve::growth::{Growth, GrowthReport};
+use ksolve::shards::{MergeSummary, PreparedJob, growth, merge};
 use kstore::Selection;
 use std::path::{Path, PathBuf};
 use std::{fmt, ops::Range};
@@ -20,6 +22,8 @@ use std::{fmt, ops::Range};
     kmill solve job.safetensors all.safetensors -o model.safetensors\n\n\
     For rows that arrive later, with the scaling, landmarks and folds of the job:\n  \
     kmill stats job.safetensors tuesday.parquet --after all.safetensors -o tuesday.safetensors\n\n\
+    stats, merge and solve compare rows that arrived later with the prepared rows: how much of \
+    them the landmarks miss, which ranges moved, and when to prepare the job anew.\n\n\
     The model is bit-identical to that of `kmill fit ridge parts/ --target y`. The solver must fit in \
     one pass: ridge, kpca or fisher.")]
 pub(crate) struct PrepareArgs {
@@ -111,14 +115,22 @@ pub(crate) struct ShardReport {
     /// Contents of merged statistics; `None` for a job and for the statistics of a shard.
     #[serde(flatten)]
     pub(crate) merged: Option<MergeSummary>,
+    /// Rows that were added after `prepare`, compared with the prepared rows; `None` if there are
+    /// none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) growth: Option<GrowthReport>,
 }
 
 impl ShardReport {
-    fn new(output: &Path, segment_rows: Option<u64>, merged: Option<MergeSummary>) -> Self {
+    fn new(output: &Path, segment_rows: Option<u64>, merged: Option<MergeSummary>, growth: Option<&Growth>) -> Self {
         let bytes = std::fs::metadata(output).map_or(0, |metadata| metadata.len());
-        Self { output: output.to_path_buf(), bytes, segment_rows, merged }
+        let growth = growth.map(|growth| growth.report(NEW_JOB_REMEDY));
+        Self { output: output.to_path_buf(), bytes, segment_rows, merged, growth }
     }
 }
+
+/// How to replace an outgrown job.
+pub(crate) const NEW_JOB_REMEDY: &str = "prepare the job anew on all rows (kmill prepare), then stats, merge and solve";
 
 impl fmt::Display for ShardReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -136,6 +148,7 @@ impl fmt::Display for ShardReport {
             let ranges = join_with_commas(missing.iter().map(|rows| format!("{}..{}", rows.start, rows.end)));
             lines.push(("missing", if missing.is_empty() { "none".to_string() } else { ranges }));
         }
+        lines.extend(self.growth.iter().flat_map(growth_lines));
         let size = kstore::budget::format_bytes(usize::try_from(self.bytes).unwrap_or(usize::MAX));
         lines.push(("written", format!("{} ({size})", self.output.display())));
         write!(f, "{}", facts(lines))
@@ -152,7 +165,7 @@ pub(crate) fn prepare(args: &PrepareArgs, run: &RunSettings) -> Result<ShardRepo
     let Selection { features, categories, encoding, .. } = selected.same_features();
     let selection = Selection { features, categories, encoding, ..selection };
     let job = PreparedJob::prepare(&fit, &table, &selection, &run.job_run(), &args.output)?;
-    Ok(ShardReport::new(&args.output, Some(job.segment_rows()), None))
+    Ok(ShardReport::new(&args.output, Some(job.segment_rows()), None, None))
 }
 
 pub(crate) fn stats(args: &StatsArgs, run: &RunSettings) -> Result<ShardReport> {
@@ -175,14 +188,16 @@ pub(crate) fn stats(args: &StatsArgs, run: &RunSettings) -> Result<ShardReport> 
         return Err(Error::option("--rows", format!("{}..{}", rows.start, rows.end), why, "choose rows in this range"));
     }
     job.statistics(&table, rows, &run.job_run(), &args.output)?;
-    Ok(ShardReport::new(&args.output, Some(job.segment_rows()), None))
+    let growth = growth(&args.output, args.after.as_deref())?;
+    Ok(ShardReport::new(&args.output, Some(job.segment_rows()), None, growth.as_ref()))
 }
 
 pub(crate) fn merge_shards(args: &MergeArgs) -> Result<()> {
     output::check_writable(&args.output)?;
     output::protect_inputs([&args.output], args.files.iter().map(PathBuf::as_path))?;
     let merged = merge(&args.files, &args.without, &args.output)?;
-    output::print_report(&ShardReport::new(&args.output, None, Some(merged)), args.json)
+    let growth = growth(&args.output, None)?;
+    output::print_report(&ShardReport::new(&args.output, None, Some(merged), growth.as_ref()), args.json)
 }
 
 pub(crate) fn solve(args: &SolveArgs, run: &RunSettings) -> Result<FitReport> {
@@ -191,5 +206,6 @@ pub(crate) fn solve(args: &SolveArgs, run: &RunSettings) -> Result<FitReport> {
     let fitted = PreparedJob::open(&args.job)?.solve(&args.statistics, &run.job_run())?;
     fitted.save(&args.output)?;
     let no_table = kstore::Table::absent(kstore::Schema::default(), 0);
-    Ok(pipeline::fit_report(fitted.report, run, &no_table, Some(&args.output)))
+    let growth = fitted.model.metadata().growth.as_ref().map(|growth| growth.report(NEW_JOB_REMEDY));
+    Ok(FitReport { growth, ..pipeline::fit_report(fitted.report, run, &no_table, Some(&args.output)) })
 }

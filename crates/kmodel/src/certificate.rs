@@ -1,6 +1,7 @@
 //! The certificate: the exact relative trace-norm error of the approximation of the kernel matrix K
 //! by K̂ = ΦΦᵀ, measured on all rows. φ(x_i) are the features of row i.
 
+use crate::growth::ResidualSums;
 use crate::linalg::strips::for_each_strip;
 use crate::{Error, Result, row_weights};
 use faer::prelude::*;
@@ -17,6 +18,15 @@ const RESIDUAL_STRIP_ROWS: usize = 288;
 /// Number of independent partial sums of a column, so that its additions vectorise: the f64 numbers
 /// of an AVX-512 register.
 const RESIDUAL_PARTIAL_SUMS: usize = 8;
+
+/// Name of the residual sums among the arrays of a state.
+const RESIDUAL_SUMS: &str = "residuals";
+
+/// Returns the number of sums of a strip: positive and negative residuals at p ranks, the largest
+/// residual, and the [`ResidualSums`].
+fn sums_per_strip(p: usize) -> usize {
+    2 * p + 1 + ResidualSums::SUM_COUNT
+}
 
 /// Largest [overshoot](Certificate::overshoot) that is always accepted as rounding. Chosen: a
 /// smaller number would reject more features because of harmless rounding.
@@ -58,6 +68,9 @@ pub struct CertificateState {
     /// Largest residual of a row at rank p, which is a lower bound on the spectral norm of K − K̂.
     /// It is 0 before the first row.
     pub max_residual: f64,
+    /// Sums of the residuals at rank p and of their squares.
+    #[doc(hidden)]
+    pub residual_sums: ResidualSums,
     /// Machine epsilon of the features.
     epsilon: f64,
 }
@@ -71,6 +84,7 @@ impl CertificateState {
             positive_sums: vec![0.0; p],
             negative_sums: vec![0.0; p],
             max_residual: 0.0,
+            residual_sums: ResidualSums::default(),
             epsilon: f64::EPSILON,
         }
     }
@@ -82,7 +96,7 @@ impl CertificateState {
 
     /// Returns the bytes of the partial sums of an update with b rows.
     pub fn scratch_bytes(p: usize, b: usize) -> usize {
-        8 * b.div_ceil(RESIDUAL_STRIP_ROWS) * (2 * p + 1)
+        8 * b.div_ceil(RESIDUAL_STRIP_ROWS) * sums_per_strip(p)
     }
 
     /// Adds b rows: `phi` (b x p, with contiguous columns) contains their features, `diag[i]` is
@@ -101,7 +115,7 @@ impl CertificateState {
     ) {
         let p = self.positive_sums.len();
         debug_assert_eq!((phi.nrows(), phi.ncols()), (diag.len(), p));
-        let sums_per_strip = 2 * p + 1;
+        let sums_per_strip = sums_per_strip(p);
         partial_sums.resize(diag.len().div_ceil(RESIDUAL_STRIP_ROWS) * sums_per_strip, 0.0);
         for_each_strip(workers, partial_sums, sums_per_strip, |strip, out| {
             let first_row = strip * RESIDUAL_STRIP_ROWS;
@@ -118,7 +132,9 @@ impl CertificateState {
             self.positive_sums.iter_mut().zip(positive).for_each(|(sum, part)| *sum += part);
             self.negative_sums.iter_mut().zip(negative_and_max).for_each(|(sum, part)| *sum += part);
             self.max_residual = self.max_residual.max(negative_and_max[p]);
+            self.residual_sums.add_sums(&negative_and_max[p + 1..]);
         }
+        self.residual_sums.rows += diag.len() as u64;
         let weight = |i: usize| weights.map_or(1.0, |weights| weights[i]);
         self.trace += (0..diag.len()).map(|i| weight(i) * diag[i]).sum::<f64>();
         self.weight_sum += (0..diag.len()).map(weight).sum::<f64>();
@@ -173,6 +189,7 @@ impl Merge for CertificateState {
         self.positive_sums.iter_mut().zip(&later.positive_sums).for_each(|(sum, part)| *sum += part);
         self.negative_sums.iter_mut().zip(&later.negative_sums).for_each(|(sum, part)| *sum += part);
         self.max_residual = self.max_residual.max(later.max_residual);
+        self.residual_sums.merge(&later.residual_sums);
         self.epsilon = self.epsilon.max(later.epsilon);
     }
 }
@@ -182,6 +199,7 @@ impl Persist for CertificateState {
         out.put_owned("scalars", vec![self.weight_sum, self.trace, self.max_residual, self.epsilon]);
         out.put("positive", &self.positive_sums);
         out.put("negative", &self.negative_sums);
+        out.put_part(RESIDUAL_SUMS, |out| self.residual_sums.save(out));
     }
 
     fn load(&mut self, from: &mut StoredArrays<'_>) -> kstore::Result<()> {
@@ -189,14 +207,18 @@ impl Persist for CertificateState {
         from.fill("scalars", &mut scalars)?;
         [self.weight_sum, self.trace, self.max_residual, self.epsilon] = scalars;
         from.fill("positive", &mut self.positive_sums)?;
-        from.fill("negative", &mut self.negative_sums)
+        from.fill("negative", &mut self.negative_sums)?;
+        from.read_part(RESIDUAL_SUMS, |from| self.residual_sums.load(from))
     }
 }
 
-/// Writes to `out` the p positive sums, the p negative sums, and the largest residual at rank p of
-/// one strip. On entry, `residual` must contain k(x, x) times the weight of each row.
+/// Writes to `out` the p positive sums, the p negative sums, the largest residual at rank p and the
+/// sums of the residuals of one strip. On entry, `residual` must contain k(x, x) times the weight
+/// of each row.
 fn strip_sums<T: Real>(phi: MatRef<'_, T>, residual: &mut [f64], weights: &[f64], out: &mut [f64]) {
     let p = phi.ncols();
+    let mut weighted_diag = [0.0; RESIDUAL_STRIP_ROWS];
+    weighted_diag[..residual.len()].copy_from_slice(residual);
     kapprox::vectorised!({
         let (positive, negative_and_max) = out.split_at_mut(p);
         for j in 0..p {
@@ -208,6 +230,7 @@ fn strip_sums<T: Real>(phi: MatRef<'_, T>, residual: &mut [f64], weights: &[f64]
             .map(|(weighted_residual, weight)| weighted_residual / weight)
             .fold(0.0, f64::max);
     });
+    out[2 * p + 1..].copy_from_slice(&ResidualSums::of_rows(&weighted_diag, residual).to_sums());
 }
 
 /// Subtracts φ_ij² times the weight from every residual, for one column j, and returns the sums of

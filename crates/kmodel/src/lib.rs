@@ -21,6 +21,8 @@ pub mod folds;
 pub mod gram;
 pub mod grids;
 #[doc(hidden)]
+pub mod growth;
+#[doc(hidden)]
 pub mod intervals;
 #[doc(hidden)]
 pub mod linalg;

@@ -8,6 +8,8 @@ pub mod curve;
 mod drawing;
 pub mod evaluate;
 pub mod fit;
+#[doc(hidden)]
+pub mod growth;
 pub mod importance;
 pub mod inspect;
 pub mod machine;

@@ -42,6 +42,8 @@ pub use estimator::{Fisher, KernelKMeans, KernelPca, Logistic, OneClassSvm, Ridg
 pub use job::{Fit, Fitted, Run};
 pub use kapprox::Kernel;
 pub use kfit::SurfaceCell;
+#[doc(hidden)]
+pub use kmodel::growth;
 pub use kmodel::{
     AnyModel, Certificate, Classes, Error, FoldSpec, Intercept, Link, Model, ModelMetadata, Result, Task, predict,
 };

@@ -7,6 +7,7 @@ use crate::table::Table;
 use crate::watch::run_watched;
 use kmodel::model::BasisTransform;
 use ksolve::AnyModel;
+use ksolve::growth::Growth;
 use ksolve::predict::{Extras, Predictor};
 use kstore::sparse::entries;
 use kstore::{Float, Missing, Selection, TextOptions, Workers};
@@ -22,6 +23,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Number of rows that a thread predicts between two checks for signals, which takes some
 /// milliseconds.
 const CHUNK_ROWS: usize = 4096;
+
+/// How to replace an outgrown model.
+const NEW_FIT_REMEDY: &str = "call fit on old and new rows";
 
 /// A model that can be shared by threads.
 #[pyclass(frozen, module = "kmill._kmill")]
@@ -295,16 +299,26 @@ impl Model {
         Ok((matrix(scores)?, extra_values, warnings))
     }
 
-    /// Returns a model updated with the rows of a table, the number of rows, and their mean squared
-    /// error before each update.
-    fn learn(&self, py: Python<'_>, table: &Table, request: &str, forgetting: f64) -> PyResult<(Self, u64, f64)> {
+    /// Returns a model updated with the rows of a table, the mean squared error of the rows before
+    /// each update, and, as JSON, the comparison of the rows and of all rows learned since the fit
+    /// with the rows of the fit.
+    fn learn(
+        &self,
+        py: Python<'_>,
+        table: &Table,
+        request: &str,
+        forgetting: f64,
+    ) -> PyResult<(Self, f64, String, String)> {
         let request: PredictRequest = parse_json(request)?;
         let (selection, run) = (request.rows.clone(), request.run.run(None)?);
         let update = run_watched(py, None, |progress| {
             let (predictor, rows) = self.for_table(table)?;
             predictor.learn(&predictor.select(&rows, selection)?, forgetting, &progress.attach_to(&run))
         })?;
-        Ok((Self::new(update.model).map_err(to_py_err)?, update.rows, update.running_mse))
+        let all = update.model.metadata().growth.clone().unwrap_or_default();
+        let json = |growth: &Growth| serde_json::to_string(&growth.report(NEW_FIT_REMEDY)).unwrap_or_default();
+        let (growth, all) = (json(&update.growth), json(&all));
+        Ok((Self::new(update.model).map_err(to_py_err)?, update.running_mse, growth, all))
     }
 
     /// Writes the predictions for a table to a file; returns the number of rows, and the warnings.

@@ -356,7 +356,9 @@ def test_partial_fit_continues_the_fit():
     for first in (300, 600):
         model.partial_fit(X[first : first + 300], y[first : first + 300])
         errors.append(model.running_mse_)
+        assert model.growth_["rows"] == 300 and model.growth_["verdict"] == "fits", model.growth_
     assert max(errors) < 0.05, errors
+    assert model.growth_since_fit_["rows"] == 600
     whole = kmill.OnlineRegressor(**options).fit(X, y)
     assert abs(model.score(X, y) - whole.score(X, y)) < 0.01
     with pytest.raises(ValueError, match="features"):
@@ -364,6 +366,10 @@ def test_partial_fit_continues_the_fit():
     with pytest.raises(ValueError, match="with `std`"):
         kmill.OnlineRegressor(rule="lms").fit(X, y).partial_fit(X, y)
     assert whole.partial_fit(X, y).running_mse_ < 0.02
+    with pytest.warns(UserWarning, match="outgrown its landmarks"):
+        whole.partial_fit(X[:200] + np.array([4.0, 0.0]), y[:200])
+    assert sum(found["moved"] for found in whole.growth_["ranges"]) == 1, whole.growth_
+    assert whole.growth_["missed"]["new_rows"] > 2 * whole.growth_["missed"]["fit_rows"]
 
 
 def test_rankers_order_rows_within_groups():

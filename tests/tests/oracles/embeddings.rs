@@ -256,6 +256,66 @@ fn a_chain_unfolds_to_a_line() {
     same_up_to_signs(&ordered, &line, 1e-8, "a chain");
 }
 
+/// A kite with the sides 1, 1, 1.5, 1.5 and a chord of length 0.6 between the ends of the first two
+/// sides. Its variance is largest if the chord has the length 0, but the chord is an edge.
+#[test]
+fn edges_of_a_kite_are_bounded_or_equal() {
+    let (a, b, half): (f64, f64, f64) = (1.0, 1.5, 0.3);
+    let (left, right) = ((a * a - half * half).sqrt(), (b * b - half * half).sqrt());
+    let x: Rows = vec![vec![0.0, half], vec![-left, 0.0], vec![0.0, -half], vec![right, 0.0]];
+    let sums = |edges: &str| {
+        let options = TrainOptions { ranks: vec![4], ..exact(Task::Components, "linear()", 4) };
+        let given = Options::new().set("neighbours", 2).set("components", 3).set("edges", edges);
+        let trained = fitted(&x, &options, "mvu", &given);
+        let figure = |name: &str| trained.report.figures.iter().find(|figure| figure.name == name).unwrap().values[0];
+        let (nodes, all) = placed(&trained);
+        let place = |row: usize| &all[nodes.iter().position(|node| *node == x[row]).unwrap()];
+        let longest_change = [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2)]
+            .into_iter()
+            .map(|(i, j)| (apart(place(i), place(j)) / apart(&x[i], &x[j]) - 1.0).abs());
+        (figure("sum of squares"), longest_change.fold(0.0, f64::max))
+    };
+    // the sum of squares about the mean: the squared distances of all pairs over the number of rows
+    let folded = (2.0 * a * a + 2.0 * b * b + (a + b).powi(2)) / 4.0;
+    let flat = (2.0 * a * a + 2.0 * b * b + (2.0 * half).powi(2) + (left + right).powi(2)) / 4.0;
+    let (bounded, equal) = (sums("bounded"), sums("equal"));
+    eprintln!("{bounded:?} {folded}, {equal:?} {flat}");
+    close(bounded.0, folded, 1e-6, "bounded edges");
+    assert!(bounded.1 > 0.99, "the chord vanishes: {bounded:?}");
+    close(equal.0, flat, 1e-6, "equal edges");
+    assert!(equal.1 < 1e-4, "{equal:?}");
+}
+
+#[test]
+fn every_edge_of_a_rolled_sheet_keeps_its_length() {
+    let keys = kstore::key::Stream::new(7, kstore::key::Purpose::Data, 0);
+    let x: Rows = (0..30)
+        .map(|i| {
+            let (t, z) = (1.5 * std::f64::consts::PI * (1.0 + i as f64 / 30.0), 3.0 * keys.uniform(i));
+            vec![t * t.cos(), z, t * t.sin()]
+        })
+        .collect();
+    let options = TrainOptions { ranks: vec![30], ..exact(Task::Components, "linear()", x.len()) };
+    let given = Options::new().set("neighbours", 4).set("components", 29);
+    let equal = fitted(&x, &options, "mvu", &given.clone().set("edges", "equal"));
+    let (nodes, all) = placed(&equal);
+    for i in 0..nodes.len() {
+        for j in nearest(&nodes[i], &nodes, 4, Some(i)) {
+            let (was, now) = (apart(&nodes[i], &nodes[j]), apart(&all[i], &all[j]));
+            assert!((now / was - 1.0).abs() < 2e-4, "nodes {i} and {j}: {now} after {was}");
+        }
+    }
+    // fewer constraints have a larger maximum, and the rows themselves satisfy all constraints
+    let sum = |trained: &TrainedModel<f64>| {
+        trained.report.figures.iter().find(|figure| figure.name == "sum of squares").unwrap().values[0]
+    };
+    let bounded = fitted(&x, &options, "mvu", &given);
+    let mean = |c: usize| x.iter().map(|x| x[c]).sum::<f64>() / 30.0;
+    let of_rows: f64 = (0..3).map(|c| x.iter().map(|x| (x[c] - mean(c)).powi(2)).sum::<f64>()).sum();
+    eprintln!("rows {of_rows}, equal {}, bounded {}", sum(&equal), sum(&bounded));
+    assert!(sum(&equal) > of_rows && sum(&bounded) > sum(&equal) * (1.0 - 1e-6));
+}
+
 /// Returns the fraction of the ten nearest neighbours that are neighbours in the sheet too.
 fn kept_near(places: &Rows, sheet: &Rows) -> f64 {
     let shared = |i: usize| {

@@ -5,7 +5,7 @@ use faer::linalg::solvers::Solve;
 use faer::{Mat, Side};
 use kfit::request::{Resources, TrainOptions};
 use kfit::solver::ridge::{Preconditioner, Ridge, RidgeMethod};
-use kmill_tests::dense::{kernel_matrix, solve};
+use kmill_tests::dense::{eigenvalues, kernel_matrix, solve};
 use kmill_tests::kernels::kernel;
 use kmill_tests::points::Lcg;
 use kmill_tests::table::{exact, predict, select, write};
@@ -70,6 +70,34 @@ fn on_all_rows(task: Task, spec: &str, n: usize, lambda: f64, method: RidgeMetho
         ..exact(task, spec, n)
     };
     (options, Ridge { lambdas: vec![lambda], intercept, method, residual, ..Ridge::default() })
+}
+
+/// tr G(G + lambda·n·I)⁻¹ has the eigenvalues of the kernel matrix if all rows are landmarks.
+#[test]
+fn the_effective_dimension_is_a_sum_over_eigenvalues() {
+    let (n, lambda, spec) = (40, 1e-3, "gaussian(sigma=0.8)");
+    let mut random = Lcg(11);
+    let x = random.normals(n, 2);
+    let y: Vec<f64> = x.iter().map(|x| x[0].sin() + 0.1 * random.normal()).collect();
+    let (_folder, selected) = table(&x, &y, Task::Regression);
+    let k = kernel_matrix(&x, &*kernel(spec));
+    let row_mean = |i: usize| k[i].iter().sum::<f64>() / n as f64;
+    let mean = (0..n).map(row_mean).sum::<f64>() / n as f64;
+    for intercept in INTERCEPTS {
+        let entry = |i: usize, j: usize| match intercept {
+            Intercept::Free => k[i][j] - row_mean(i) - row_mean(j) + mean,
+            Intercept::Penalised => k[i][j] + 1.0,
+            Intercept::None => k[i][j],
+        };
+        let gram = (0..n).map(|i| (0..n).map(|j| entry(i, j)).collect()).collect();
+        let ridge_term = lambda * n as f64;
+        let expected: f64 = eigenvalues(gram).iter().map(|value| value / (value + ridge_term)).sum();
+        let options = TrainOptions { ranks: vec![n], ..exact(Task::Regression, spec, n) };
+        let job = (options, Ridge { lambdas: vec![lambda], intercept, ..Ridge::default() });
+        let trained = fit::<f64>(&selected, &job, 1, 1 << 30);
+        let found = figure(&trained, "effective dimension");
+        assert!((found[0] / expected - 1.0).abs() < 1e-6, "{intercept:?}: {found:?} {expected}");
+    }
 }
 
 #[test]

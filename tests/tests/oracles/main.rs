@@ -10,6 +10,7 @@ mod distances;
 mod embeddings;
 mod exact;
 mod glm;
+mod growth;
 mod intervals;
 mod kdr;
 mod kept;

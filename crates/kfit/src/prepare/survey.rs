@@ -11,6 +11,9 @@ use kstore::{
 };
 use std::sync::Arc;
 
+/// Name of the pass that computes the statistics of the columns.
+pub const STATISTICS_PASS: &str = "scaling statistics";
+
 #[derive(Debug)]
 pub struct Survey {
     pub statistics: Statistics,
@@ -120,9 +123,9 @@ pub fn survey(
     resources: &Resources<'_>,
 ) -> Result<Survey> {
     let source = selected.rows::<f64>(ReadSettings::default())?;
-    let observer = resources.start_stage_over("scaling statistics", source.range());
+    let observer = resources.start_stage_over(STATISTICS_PASS, source.range());
     let pass = pass_shape.pass(pass_shape.scan_lanes, resources, &*observer);
-    let statistics = pass.resume("scaling statistics", &source, &StatisticsReduction::new(source.shape()))?.0;
+    let statistics = pass.resume(STATISTICS_PASS, &source, &StatisticsReduction::new(source.shape()))?.0;
     drop(observer);
     if source.rows_without_target() > 0 {
         // in a shared run, each process counts its own rows only

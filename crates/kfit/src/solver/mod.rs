@@ -59,6 +59,8 @@ use family::{check_stop, reject_if};
 pub use parameter::{Options, Parameter, ParameterValue, Regularisation, Settings};
 #[doc(hidden)]
 pub use solution::ClusterCounts;
+#[doc(hidden)]
+pub use solution::EFFECTIVE_DIMENSION;
 pub use solution::mse_and_r2;
 pub use solution::{FoldFunctions, NamedValues, Projection, Solution, SolveMethod};
 

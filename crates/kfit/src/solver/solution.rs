@@ -168,6 +168,9 @@ pub struct Projection {
     pub importance: Vec<f64>,
 }
 
+/// Name of the figure with the effective dimension of ridge regression.
+pub const EFFECTIVE_DIMENSION: &str = "effective dimension";
+
 /// Named numbers of a solver's report.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct NamedValues {

@@ -5,6 +5,8 @@ mod model;
 
 use self::model::ModelReport;
 use crate::args::{RunArgs, RunSettings, TextArgs, parse};
+use crate::shards::NEW_JOB_REMEDY;
+use crate::update::command_of_new_fit;
 use crate::{Result, columns::is_next_name, error::with_option_names, output};
 use clap::Args;
 use kreport::inspect::{Finding, TablePage, TableSample, draw_sample, findings};
@@ -366,7 +368,13 @@ pub(crate) fn main(args: &InspectArgs) -> Result<()> {
             (predictor.metadata().clone(), predictor.metric(), predictor.component_count());
         let (model, nodes, leaves) = (path.clone(), predictor.graph_size(), predictor.leaf_counts());
         let lambda_convention = ksolve::job::convention_of(&metadata.solver);
-        let report = ModelReport { model, bytes, metadata, metric, components, nodes, leaves, lambda_convention };
+        let remedy = match metadata.online_rows {
+            0 => NEW_JOB_REMEDY.to_string(),
+            _ => command_of_new_fit(&metadata),
+        };
+        let new_rows = metadata.growth.as_ref().map(|growth| growth.report(&remedy));
+        let report =
+            ModelReport { model, bytes, metadata, metric, components, nodes, leaves, lambda_convention, new_rows };
         return output::print_report(&report, run.json);
     }
     let target = args.target.as_deref();

@@ -2,8 +2,10 @@
 
 use kreport::clusters::describe_clusters;
 use kreport::fit::{DISTANCE_DESCRIPTION, describe_certificate, describe_neighbours};
+use kreport::growth::growth_lines;
 use kreport::importance::{bars, describe_metric, importance};
 use kreport::table::{self, facts, format_count, rounded_kernel, short_lambda};
+use ksolve::growth::GrowthReport;
 use ksolve::{ModelMetadata, job::MetricReport};
 use kstore::budget::format_bytes;
 use kstore::display;
@@ -30,6 +32,9 @@ pub(crate) struct ModelReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) leaves: Option<(usize, usize)>,
     pub(crate) lambda_convention: &'static str,
+    /// Rows that were added after the landmarks were chosen, compared with the rows of the fit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) new_rows: Option<GrowthReport>,
 }
 
 fn is_zero(n: &usize) -> bool {
@@ -79,6 +84,7 @@ impl fmt::Display for ModelReport {
             (metadata.online_rows > 0)
                 .then(|| ("learned since", format!("{} rows, by update", format_count(metadata.online_rows)))),
         );
+        lines.extend(self.new_rows.iter().flat_map(growth_lines));
         lines.extend((!metadata.targets.is_empty()).then(|| ("target", metadata.targets.join(", "))));
         lines.extend((!metadata.classes.is_empty()).then(|| ("classes", shorten(&metadata.classes))));
         lines.extend(

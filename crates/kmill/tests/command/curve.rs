@@ -116,13 +116,17 @@ fn the_test_error_is_that_of_fit_and_evaluate() {
     );
     let maps = ["nystrom --candidates all", "fourier"];
     for (row, map) in curve["rows"].as_array().unwrap().iter().zip(maps) {
-        ok(
+        let fit = ok(
             at,
             &format!(
                 "fit ridge t.csv --target y --where fold!=0 --kernel gaussian(sigma=3) --map {map} --rank 60 \
-            --seed 4 --lambda 1e-5 --precision f64 --no-clip -o m -q"
+            --seed 4 --lambda 1e-5 --precision f64 --no-clip -o m -q --json"
             ),
         );
+        let figures = fit["figures"].as_array().unwrap();
+        let of_fit = figures.iter().find(|figure| figure["name"] == "effective dimension").unwrap();
+        let (found, expected) = (row["effective_dimension"].as_f64().unwrap(), of_fit["values"][0].as_f64().unwrap());
+        assert!((found / expected - 1.0).abs() < 1e-8 && expected > 10.0, "{map}: {found} {expected}");
         let score = ok(at, "evaluate m t.csv --where fold==0 --json -q");
         let (found, expected) = (row["test_error"].as_f64().unwrap(), score["mse"].as_f64().unwrap());
         assert!((found / expected - 1.0).abs() < 1e-8, "{map}: {found} {expected}");

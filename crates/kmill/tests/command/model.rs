@@ -31,6 +31,7 @@ fn card(targets: &[&str], classes: Vec<Label>) -> ModelMetadata {
         certificate: None,
         rows: 10,
         online_rows: 0,
+        growth: None,
         seed: 0,
         landmarks: Some("uniform".to_string()),
         asinh: false,

@@ -296,6 +296,88 @@ fn rows_that_come_later_are_appended() {
     assert!(over.contains("also an input"), "{over}");
 }
 
+/// Writes rows with normal x and z, where x is shifted.
+fn normal_rows(at: &Path, name: &str, rows: usize, shift: f64, seed: u64) {
+    let mut state = seed;
+    let mut uniform = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((state >> 11) as f64 + 0.5) / (1u64 << 53) as f64
+    };
+    let mut text = "x,z,y\n".to_string();
+    for _ in 0..rows {
+        let (radius, angle) = ((-2.0 * uniform().ln()).sqrt(), std::f64::consts::TAU * uniform());
+        let (x, z) = (shift + radius * angle.cos(), radius * angle.sin());
+        text += &format!("{x},{z},{}\n", x.sin() + z);
+    }
+    std::fs::write(at.join(name), text).unwrap();
+}
+
+#[test]
+fn shards_say_whether_new_rows_outgrow_the_job() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    normal_rows(at, "old.csv", 3000, 0.0, 1);
+    normal_rows(at, "same.csv", 2000, 0.0, 2);
+    normal_rows(at, "shifted.csv", 2000, 3.0, 3);
+    let fit = "old.csv --rank 30 --kernel gaussian(sigma=0.5) -q";
+    ok(at, &format!("prepare ridge {fit} --target y --lambda 1e-4 -o job"));
+    let old = ok(at, "stats job old.csv --json -q -o old");
+    assert!(old["growth"].is_null(), "{old}");
+    // the residual of each row by the features of the same landmarks
+    ok(at, &format!("fit features {fit} --features x,z -o features"));
+    for (name, verdict) in [("same", "fits"), ("shifted", "outgrown")] {
+        let stats = ok(at, &format!("stats job {name}.csv --after old --json -q -o {name}"));
+        let growth = &stats["growth"];
+        assert_eq!((&growth["verdict"], growth["rows"].as_u64()), (&verdict.into(), Some(2000)), "{growth}");
+        ok(at, &format!("predict features {name}.csv --residual -q -o phi.csv"));
+        let text = std::fs::read_to_string(at.join("phi.csv")).unwrap();
+        let squares = text.lines().skip(1).map(|line| line.rsplit(',').next().unwrap().parse::<f64>().unwrap().powi(2));
+        let (expected, missed) = (squares.sum::<f64>() / 2000.0, growth["missed"]["new_rows"].as_f64().unwrap());
+        assert!((missed - expected).abs() < 1e-5 * expected, "{missed} {expected}");
+        ok(at, &format!("merge old {name} -o all"));
+        let merged = ok(at, &format!("merge old {name} --json -o all"));
+        assert_eq!(&merged["growth"], growth);
+        let solved = ok(at, "solve job all --json -q -o model");
+        assert_eq!(solved["growth"]["verdict"], verdict);
+        let shown = ok(at, "inspect model --json");
+        assert_eq!(shown["new_rows"], solved["growth"]);
+        let ranges = growth["ranges"].as_array().unwrap();
+        let moved: Vec<&str> = ranges
+            .iter()
+            .filter(|range| range["moved"] == true)
+            .map(|range| range["column"].as_str().unwrap())
+            .collect();
+        assert_eq!(moved, if verdict == "fits" { vec![] } else { vec!["x"] }, "{ranges:?}");
+        // one shard of all rows: the segment of old and new rows is divided
+        let text =
+            ["old.csv".to_string(), format!("{name}.csv")].map(|file| std::fs::read_to_string(at.join(file)).unwrap());
+        let later = text[1].split_once('\n').unwrap().1;
+        std::fs::write(at.join("both.csv"), format!("{}{later}", text[0])).unwrap();
+        let both = ok(at, "stats job both.csv --json -q -o both");
+        let missed = |part: &str| [&both, &stats].map(|report| report["growth"]["missed"][part].as_f64().unwrap());
+        for part in ["new_rows", "fit_rows", "standard_error"] {
+            let [both, apart] = missed(part);
+            assert!((both - apart).abs() < 1e-9 * apart, "{part}: {both} {apart}");
+        }
+        ok(at, "solve job both -q -o model2");
+        assert!(bytes(at, "model") == bytes(at, "model2"));
+    }
+    // without the statistics of the prepared rows there is nothing to compare with
+    let alone = ok(at, "stats job shifted.csv --first-row 3000 --json -q -o alone");
+    assert_eq!(
+        (&alone["growth"]["verdict"], &alone["growth"]["missed"]["fit_rows"]),
+        (&"unknown".into(), &serde_json::Value::Null)
+    );
+    // removed rows do not count
+    let without = ok(at, "merge old shifted --without 3000..5000 --json -o less");
+    assert!(without["growth"].is_null(), "{without}");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kmill"));
+    let output = command.current_dir(at).args(["merge", "old", "shifted", "-o", "all"]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("outgrown its landmarks") && text.contains("kmill prepare"), "{text}");
+    assert!(text.contains("range moved") && text.contains("missed trace"), "{text}");
+}
+
 #[test]
 fn a_table_that_cannot_grow_says_why() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,7 +1,7 @@
 //! The metadata of a model: options, names and classes; and the kinds of intercept.
 
 use super::ClusterProfile;
-use crate::{Certificate, Link, RegressionLoss, Result, Task};
+use crate::{Certificate, Link, RegressionLoss, Result, Task, growth::Growth};
 use faer::Mat;
 use kapprox::Kernel;
 use kstore::{Encoding, Label, Lags, Missing, TestRows, TextReadOptions, sparse::SparseShape};
@@ -73,6 +73,11 @@ pub struct ModelMetadata {
     /// Number of rows learned by updates after the fit. The certificate does not cover them.
     #[serde(rename = "learned", default, skip_serializing_if = "is_zero")]
     pub online_rows: u64,
+    /// The rows that were learned since the landmarks were chosen, compared with the rows of the
+    /// fit; absent if there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[doc(hidden)]
+    pub growth: Option<Growth>,
     /// Seed of all random choices.
     pub seed: u64,
     /// Landmark selection: `rpcholesky`; `None` for a map without landmarks.

@@ -448,11 +448,12 @@ impl Predictor {
     fn score_in_one_lane(
         &self,
         selected: &SelectedTable,
+        extras: Extras,
         other_terms: Vec<MemoryTerm>,
         run: &Run<'_>,
         visitor: impl FnMut(&Scores) -> Result<()> + Send,
     ) -> Result<u64> {
-        match_precision!(AnyPreparedModel: &self.model, prepared => prepared.score_table(selected, Extras::default(), self.explanation_target(), 1, other_terms, run, visitor))
+        match_precision!(AnyPreparedModel: &self.model, prepared => prepared.score_table(selected, extras, self.explanation_target(), 1, other_terms, run, visitor))
     }
 
     /// Returns the standard deviations of new observations at the rows of `scores`, one per target,

@@ -11,8 +11,9 @@
 //! *Flops*: for every row, the features and 3r²; once, 2mr² for the QR factorisation. *Bytes*: as
 //! [`Predictor::score_table`] for r outputs, plus about 40mr.
 
-use super::{AnyPreparedModel, Predictor, prepared_model::PreparedModel};
-use crate::model::{FEATURES_SOLVER, Intercept, match_precision};
+use super::{AnyPreparedModel, Extras, Predictor, prepared_model::PreparedModel};
+use crate::growth::{Growth, ResidualSums, inverse_squared_norms, moved_ranges};
+use crate::model::{Basis, FEATURES_SOLVER, Intercept, match_precision};
 use crate::quadratic::Quadratic;
 use crate::recursive_least_squares::{BLOCK_ROWS, RecursiveLeastSquares};
 use crate::{AnyModel, Error, Model, ModelMetadata, Result, Task, linalg::strips::BufferPool, run::Run};
@@ -20,7 +21,7 @@ use faer::linalg::matmul::matmul;
 use faer::linalg::triangular_solve::solve_upper_triangular_in_place;
 use faer::{Accum, Mat, MatRef, Par};
 use kapprox::{Real, decompose::orthonormal_basis};
-use kstore::{SelectedTable, budget::MemoryTerm};
+use kstore::{Merge, SelectedTable, budget::MemoryTerm};
 
 /// A model that has learned rows online, and the error of its predictions of these rows before
 /// learning.
@@ -33,6 +34,10 @@ pub struct OnlineUpdate {
     pub rows: u64,
     /// Mean squared error over the rows and targets, each row predicted before it was learned.
     pub running_mse: f64,
+    /// The learned rows, compared with the rows of the fit. The metadata of the model have the same
+    /// comparison for all rows learned since the fit.
+    #[doc(hidden)]
+    pub growth: Growth,
 }
 
 impl Predictor {
@@ -44,7 +49,8 @@ impl Predictor {
     /// table together, with regularisation term lambda·n‖w‖² for the n rows of the fit, and the
     /// basis and scaling of the fit.
     ///
-    /// The certificate remains the certificate of the fit.
+    /// The certificate remains the certificate of the fit. The update also compares the new rows
+    /// with the landmarks and the ranges of the fit (`OnlineUpdate::growth`).
     ///
     /// ```
     /// use ksolve::job::{Fit, Run};
@@ -111,7 +117,14 @@ impl Predictor {
         // blocks are independent of segments: the size of a segment depends on the memory, and the
         // result must not
         let (mut phi, mut y) = (Vec::with_capacity(BLOCK_ROWS * r), Vec::with_capacity(BLOCK_ROWS * t));
-        let rows = feature_predictor.score_in_one_lane(selected, plan_terms, run, |segment| {
+        let mut residuals = self.landmark_residuals().map(|_| ResidualSums::default());
+        let extras = Extras { squares: residuals.is_some(), ..Extras::default() };
+        let rows = feature_predictor.score_in_one_lane(selected, extras, plan_terms, run, |segment| {
+            if let Some(residuals) = &mut residuals {
+                for (row, diag) in segment.scores.chunks_exact(r).zip(&segment.residual) {
+                    residuals.add_row(*diag, diag - row.iter().map(|phi| phi * phi).sum::<f64>());
+                }
+            }
             for (row, targets) in segment.scores.chunks_exact(r).zip(segment.y.chunks_exact(t)) {
                 phi.extend_from_slice(row);
                 y.extend_from_slice(targets);
@@ -128,12 +141,60 @@ impl Predictor {
         }
         let mut model = match_precision!(AnyPreparedModel to AnyModel: &self.model, prepared => prepared.finish_recursion(&recursion, rows).ok_or_else(overflow_error)?);
         let metadata = match_precision!(AnyModel: &mut model, model => &mut model.metadata);
+        let unseen = selected.unseen_value_counts();
+        let mut growth = Growth {
+            rows,
+            fit_rows: metadata.rows,
+            fit_missed: self.fit_missed(residuals),
+            residuals,
+            unseen,
+            ..Growth::default()
+        };
+        // an earlier update compared its rows with the same fit
+        let earlier = metadata.growth.take().filter(|_| self.metadata().online_rows > 0);
         if !metadata.ranges.is_empty() {
-            let learned_moments = run.statistics(selected)?.inputs;
-            let ranges = metadata.ranges.iter_mut().zip(&learned_moments);
+            let named_ranges = metadata.features.iter().zip(&metadata.ranges);
+            let fit_ranges: Vec<[f64; 2]> = named_ranges
+                .map(|(name, range)| earlier.as_ref().map_or(*range, |earlier| earlier.fit_range(name, *range)))
+                .collect();
+            let (statistics, outside) = run.statistics_beside_ranges(selected, &fit_ranges, 0)?;
+            let ranges = metadata.ranges.iter_mut().zip(&statistics.inputs);
             ranges.for_each(|([low, high], column)| (*low, *high) = (low.min(column.min), high.max(column.max)));
+            growth.columns = fit_ranges.len();
+            growth.ranges = moved_ranges(&metadata.features, &fit_ranges, &statistics.inputs, &outside);
         }
-        Ok(OnlineUpdate { model, rows, running_mse: squared_error_sum / (rows * t as u64) as f64 })
+        metadata.growth = Some(match earlier {
+            Some(mut all_growth) => {
+                all_growth.merge(&growth);
+                all_growth
+            }
+            None => growth.clone(),
+        });
+        Ok(OnlineUpdate { model, rows, running_mse: squared_error_sum / (rows * t as u64) as f64, growth })
+    }
+
+    /// Returns the sum of the leave-one-out residuals of the landmarks; `None` if the map is not a
+    /// projection.
+    fn landmark_residuals(&self) -> Option<f64> {
+        let coefficients = self.quadratic()?.feature_coefficients.as_ref()?;
+        self.metadata().certificate?;
+        let has_landmarks = match_precision!(AnyPreparedModel: &self.model, prepared => matches!(prepared.model.basis, Basis::Landmarks { .. }));
+        Some(if has_landmarks { inverse_squared_norms(coefficients.as_ref()) } else { 0.0 })
+    }
+
+    /// Returns the missed fraction of the rows of the fit, by leave-one-out for the landmarks.
+    /// `new_residuals` are the residuals of new rows.
+    fn fit_missed(&self, new_residuals: Option<ResidualSums>) -> Option<f64> {
+        let (landmark_residuals, certificate) = (self.landmark_residuals()?, self.metadata().certificate?);
+        let missed = certificate.trace_error.max(certificate.floor);
+        // the allowance of a variance is the mean residual of the rows of the fit
+        let mean_residual = self.quadratic()?.residual_allowance;
+        let mean_diag = match certificate.trace_error > 0.0 && mean_residual > 0.0 {
+            true => mean_residual / certificate.trace_error,
+            false => new_residuals.map_or(0.0, |residuals| residuals.trace / residuals.rows.max(1) as f64),
+        };
+        let trace = mean_diag * self.metadata().rows as f64;
+        Some(Growth::leave_one_out_fraction(missed, trace, landmark_residuals))
     }
 }
 

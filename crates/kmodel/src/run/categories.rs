@@ -3,6 +3,7 @@
 use super::Run;
 use super::StageObserver;
 use crate::Result;
+use crate::growth::{OutsideCounts, RangeReduction};
 use kstore::budget::MemoryTerm;
 use kstore::pass::lanes::{self, LaneMemory};
 use kstore::search::Search;
@@ -27,6 +28,9 @@ const MEMORY_REMEDY: &str = "set `categories` none, or exclude text columns";
 
 /// Name of the passes that find the values of columns.
 const CATEGORIES_STAGE: &str = "categories";
+
+/// Name of the pass that compares rows with the ranges of a fit.
+const RANGES_STAGE: &str = "ranges";
 
 impl Run<'_> {
     /// Returns the selection with the values of its category and time columns, so that its rows can
@@ -159,6 +163,24 @@ impl Run<'_> {
     #[doc(hidden)]
     pub fn statistics(&self, table: &SelectedTable) -> Result<Statistics> {
         self.statistics_in(CATEGORIES_STAGE, table)
+    }
+
+    /// Returns the statistics of the rows of a table, and the numbers of values outside `ranges` in
+    /// stored rows from `first_new_row` on, in a separate pass.
+    ///
+    /// # Errors
+    /// The errors of [`Run::statistics`].
+    #[doc(hidden)]
+    pub fn statistics_beside_ranges(
+        &self,
+        table: &SelectedTable,
+        ranges: &[[f64; 2]],
+        first_new_row: u64,
+    ) -> Result<(Statistics, OutsideCounts)> {
+        let reduction = RangeReduction::new(table.shape(), ranges, first_new_row);
+        self.scan_rows(RANGES_STAGE, table, reduction.state_bytes(), &reduction, &|text_limit| {
+            table.rows(ReadSettings { text_limit, ..ReadSettings::default() })
+        })
     }
 
     /// Returns the statistics of the rows of a table, in a pass that is reported as `stage`.

@@ -226,6 +226,14 @@ impl StageObserver for StageRecorder<'_> {
         self.stage_observer.report_forecast(forecast);
     }
 
+    fn wants_landmark_residuals(&self) -> bool {
+        self.stage_observer.wants_landmark_residuals()
+    }
+
+    fn report_landmark_residuals(&self, sum: f64) {
+        self.stage_observer.report_landmark_residuals(sum);
+    }
+
     fn warn(&self, text: String) {
         lock(&self.warnings).push(text.clone());
         self.stage_observer.warn(text);

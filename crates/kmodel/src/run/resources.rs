@@ -64,6 +64,15 @@ pub trait StageObserver: Sync {
     }
     /// Receives the forecast of the run before it starts.
     fn report_forecast(&self, _forecast: &Forecast) {}
+    /// Returns true if [`StageObserver::report_landmark_residuals`] should be called.
+    #[doc(hidden)]
+    fn wants_landmark_residuals(&self) -> bool {
+        false
+    }
+    /// Receives the sum of the leave-one-out residuals of the landmarks
+    /// ([`landmark_residual_sum`](crate::growth::landmark_residual_sum)).
+    #[doc(hidden)]
+    fn report_landmark_residuals(&self, _sum: f64) {}
 }
 
 /// An observer that does nothing.

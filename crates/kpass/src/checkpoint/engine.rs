@@ -91,6 +91,9 @@ pub trait PartialRows: Sync {
     /// # Errors
     /// Errors of the medium that carries the rows.
     fn load(&self, position: usize) -> Result<Vec<u8>>;
+    /// Receives the state of the rows of `stored_range`, which were stored. It is not a part of the
+    /// total: the process with all rows of the segment reduces these rows again.
+    fn inspect(&self, _stored_range: &Range<u64>, _state: &dyn Persist) {}
 }
 
 /// Identifies a pass within a run; equal in all processes.
@@ -161,6 +164,9 @@ pub trait Engine: Sync {
     /// Errors of the medium that carries the states; [`crate::Error::Interrupted`] if the observer
     /// requests a stop.
     fn claim_lot(&self, pass: &PassKey, observer: &dyn Observer) -> Result<Option<Range<u64>>>;
+    /// Receives the state of a segment that this process has claimed, before it is merged into its
+    /// node.
+    fn inspect_segment(&self, _segment: u64, _state: &dyn Persist) {}
     /// Stores a node that this process has claimed; `state` is `None` if no row was reduced.
     ///
     /// # Errors

@@ -113,6 +113,13 @@ impl<'a> Arrays<'a> {
         self.prefix.truncate(length);
     }
 
+    /// Returns the numbers of the first array whose name ends with `suffix`, in any part of the
+    /// state; `None` without such an array of this type.
+    pub fn find<N: Number>(&self, suffix: &str) -> Option<Vec<N>> {
+        let array = self.list.iter().find(|array| array.name.ends_with(suffix) && array.dtype == N::DTYPE)?;
+        Some(array.bytes.chunks_exact(size_of::<N>()).map(bytemuck::pod_read_unaligned).collect())
+    }
+
     pub(super) fn bytes(&self) -> usize {
         self.list.iter().map(|array| array.bytes.len()).sum()
     }

@@ -8,7 +8,7 @@
 //! segment at each end of its range of rows, and has at most one tile of stored rows in memory.
 
 use super::{Pass, Reduction, executor::run_pass};
-use crate::checkpoint::{Number, PartialRows, RowsKey};
+use crate::checkpoint::{Number, PartialRows, Persist, RowsKey};
 use crate::{
     Error, Float, Footprint, Result, RowBlock, RowBuf, RowCursor, RowSource, TableShape, Workers, rows::Label,
 };
@@ -18,7 +18,7 @@ use std::{ops::Range, path::PathBuf};
 
 /// Stores the rows of `stored_range`, which lies in one segment. Also reduces them, so that a
 /// row that the reduction rejects is an error here.
-pub(super) fn store_rows<T: Float, F: Reduction<T>>(
+pub(super) fn store_rows<T: Float, F: Reduction<T, State: Persist>>(
     pass: &Pass<'_>,
     source: &dyn RowSource<T>,
     reduction: &F,
@@ -29,10 +29,13 @@ pub(super) fn store_rows<T: Float, F: Reduction<T>>(
     let end = stored_range.end;
     run_pass(
         &Pass { lane_count: 1, ..*pass },
-        &ClippedSource { source, stored_range },
+        &ClippedSource { source, stored_range: stored_range.clone() },
         &storing_reduction,
         0..u64::MAX,
-        |_| Ok(()),
+        |delivery| {
+            store.inspect(&stored_range, &delivery.state);
+            Ok(())
+        },
     )?;
     let stored_end = storing_reduction.stored_end.into_inner();
     if stored_end < end {

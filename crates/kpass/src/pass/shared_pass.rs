@@ -191,6 +191,7 @@ impl<S: Merge + Persist> NodeSender<'_, S> {
             self.send_node()?;
         }
         self.row_count += row_count;
+        self.engine.inspect_segment(segment, &state);
         merge_into(&mut self.state, state);
         Ok(())
     }

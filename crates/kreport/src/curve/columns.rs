@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 use serde_json::json;
 
 /// Columns of the table of cells, with the names and order of the JSON fields.
-pub static COLUMNS: [(&str, Column<CurveCell>); 20] = [
+pub static COLUMNS: [(&str, Column<CurveCell>); 21] = [
     ("method", Text(|cell| Some(&cell.method))),
     ("rank", Integer(|cell| cell.rank as u64)),
     ("repeat", Integer(|cell| cell.repeat)),
@@ -28,6 +28,7 @@ pub static COLUMNS: [(&str, Column<CurveCell>); 20] = [
     ("spectral_high", Number(|cell| cell.spectral.as_ref().and_then(|spectral| spectral.high))),
     ("spectral_evidence", Text(|cell| cell.spectral.as_ref().map(|spectral| &*spectral.evidence))),
     ("test_error", Number(|cell| cell.test_error)),
+    ("effective_dimension", Number(|cell| cell.effective_dimension)),
 ];
 
 pub(super) fn cell_texts(cell: &CurveCell) -> Vec<String> {

@@ -2,7 +2,9 @@
 //! evaluations, or the same time; and the text of a curve for the terminal.
 
 use super::CurveReport;
-use crate::table::{Grid, MISSING_VALUE, facts, format_count, format_seconds, number, rounded_kernel, shortest_number};
+use crate::table::{
+    Grid, MISSING_VALUE, facts, format_count, format_seconds, number, rounded_kernel, short_lambda, shortest_number,
+};
 use ksolve::curve::{CurveCell, SPECTRAL_ROWS, TestErrorKind};
 use std::fmt;
 
@@ -259,6 +261,17 @@ impl CurveReport {
         })
     }
 
+    /// Describes the effective dimension of the cell with the lowest test error; `None` without
+    /// test rows.
+    fn describe_effective_dimension(&self) -> Option<String> {
+        let tested = self.rows.iter().filter(|row| row.test_error.is_some());
+        let best =
+            tested.min_by(|a, b| a.test_error.partial_cmp(&b.test_error).unwrap_or(std::cmp::Ordering::Equal))?;
+        let (dimension, lambda) = (number(best.effective_dimension?, 4), short_lambda(self.lambda));
+        let rank = format_count(best.rank as u64);
+        Some(format!("{dimension} at lambda {lambda}, of the lowest test error ({} at rank {rank})", best.method))
+    }
+
     pub(super) fn planned_bytes(&self) -> usize {
         self.rows.iter().map(|row| row.planned_bytes).max().unwrap_or(0)
     }
@@ -301,7 +314,8 @@ impl fmt::Display for CurveReport {
             .describe_spectrum_rows()
             .map(|rows| ("floor", format!("no matrix of this rank has a smaller error; from the spectrum of {rows}")));
         let resources = self.resources.facts(None, Some(self.planned_bytes()));
-        writeln!(f, "\n{}", facts(floor_fact.into_iter().chain(resources)))?;
+        let dimension_fact = self.describe_effective_dimension().map(|text| ("effective dimension", text));
+        writeln!(f, "\n{}", facts(floor_fact.into_iter().chain(dimension_fact).chain(resources)))?;
         if self.tested.is_some() { writeln!(f, "{}", self.lambda_convention) } else { Ok(()) }
     }
 }

@@ -171,6 +171,7 @@ mod tests {
                 frobenius: estimate(error, "exact"),
                 spectral: Some(estimate(error / 2.0, "bounds")),
                 test_error: None,
+                effective_dimension: None,
             };
         CurveReport {
             rows: vec![

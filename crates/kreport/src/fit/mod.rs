@@ -13,6 +13,7 @@ pub use test_set::TestSetReport;
 pub use text::{DISTANCE_DESCRIPTION, describe_certificate, describe_neighbours};
 
 use crate::table::format_seconds;
+use ksolve::growth::GrowthReport;
 use ksolve::job;
 use ksolve::job::Combination;
 use kstore::{budget::format_bytes, display};
@@ -53,6 +54,11 @@ pub struct FitReport {
     /// Scores on the test rows; absent without `--test`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub test_set: Option<TestSetReport>,
+    /// Rows that were added after the landmarks were chosen, compared with the earlier rows; absent
+    /// without added rows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[doc(hidden)]
+    pub growth: Option<GrowthReport>,
     /// Verbosity of the text.
     #[serde(skip)]
     pub verbosity: Verbosity,
@@ -129,6 +135,7 @@ impl FitReport {
             combination: None,
             model: None,
             test_set: None,
+            growth: None,
             verbosity: Verbosity::default(),
         }
     }
@@ -184,6 +191,7 @@ pub(crate) mod tests {
             combination: None,
             model: Some(ModelFile { path: PathBuf::from("m.safetensors"), bytes: 120 << 10 }),
             test_set: None,
+            growth: None,
             verbosity: Verbosity::Normal,
         }
     }

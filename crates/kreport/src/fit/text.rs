@@ -4,11 +4,13 @@ use super::FitReport;
 use crate::clusters::{describe_clusters, describe_counts};
 use crate::evaluate::percent_with_error;
 use crate::fit::Verbosity;
+use crate::growth::growth_lines;
 use crate::importance::{bars, describe_metric, importance, most_important_line, slopes};
 use crate::table::{
     AlignedTable, Grid, facts, format_count, format_list, format_seconds, number, optional_number, rounded_kernel,
     short_lambda,
 };
+use kfit::solver::EFFECTIVE_DIMENSION;
 use kfit::solver::by_name;
 use kfit::solver::parameter::{C, NODES, Regularisation};
 use ksolve::{Certificate, SurfaceCell};
@@ -75,6 +77,11 @@ impl FitReport {
         self.fit.columns.iter().map(|(name, _)| &name[..]).collect()
     }
 
+    fn effective_dimension(&self) -> Option<String> {
+        let figure = self.fit.figures.iter().find(|figure| figure.name == EFFECTIVE_DIMENSION)?;
+        figure.values.first().map(|dimension| number(*dimension, 4))
+    }
+
     fn node_count(&self) -> Option<u64> {
         let figure = self.fit.figures.iter().find(|figure| figure.name == NODES.name)?;
         figure.values.first().map(|nodes| *nodes as u64)
@@ -137,13 +144,17 @@ impl FitReport {
                 Some(_) => ("cv mse", format!("{}{cv_note}", number(mse, 4))),
                 None => ("cv rmse", format!("{}{cv_note}", rmse_with_error(mse, cell))),
             }));
-            facts.extend(cell.gcv.map(|gcv| ("gcv", format!("{}{gcv_note}", number(gcv, 4)))));
+            let dimension = self.effective_dimension().map(|dimension| format!(", effective dimension {dimension}"));
+            let dimension = dimension.unwrap_or_default();
+            facts.extend(cell.gcv.map(|gcv| ("gcv", format!("{}{gcv_note}{dimension}", number(gcv, 4)))));
         }
         if let Some(train) = &fit.train {
             facts.push(("train mse", format!("{} (r2 {})", number(train.mse, 4), optional_number(train.r2))));
             facts.extend(train.loo_mse.map(|mse| ("loo mse", number(mse, 4))));
         }
-        let figures = fit.figures.iter().filter(|figure| figure.name != NODES.name);
+        let has_gcv = self.selected_cell().is_some_and(|cell| cell.gcv.is_some());
+        let is_shown = |name: &str| name == NODES.name || has_gcv && name == EFFECTIVE_DIMENSION;
+        let figures = fit.figures.iter().filter(|figure| !is_shown(figure.name));
         facts.extend(figures.map(|figure| (figure.name, format_list(&figure.values))));
         facts
     }
@@ -180,6 +191,10 @@ impl fmt::Display for FitReport {
             write!(f, "\ncross-validated {score}, folds {} (* chosen{omitted_note})\n{grid}", fit.folds)?;
         }
         writeln!(f, "\n{}", facts(self.result_facts()))?;
+        if let Some(growth) = &self.growth {
+            writeln!(f, "{} rows added after the landmarks were chosen:", format_count(growth.rows))?;
+            writeln!(f, "{}", facts(growth_lines(growth)))?;
+        }
         if let Some(metric) = fit.metric.as_ref().filter(|_| is_verbose) {
             writeln!(f, "{}", bars("importance", &importance(metric, &self.coded_columns())))?;
         }

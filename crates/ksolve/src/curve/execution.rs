@@ -9,11 +9,12 @@ use super::setting::{Setting, SpectralSample, pass};
 use super::{CurveCell, EXACT_ROWS, Estimate};
 use crate::prepare::target_counts::check_plans;
 use crate::request::{PassShape, Resources};
-use crate::{Error, GramState, LinearHead, Result, fit};
+use crate::{Error, GramState, LinearHead, Result};
 use kapprox::landmark::{LandmarkSet, Scheme, TableScan};
 use kapprox::map::{DataIndependentMapArgs, LandmarkMapArgs, MapConstructor, MapRequest, MapShape};
 use kapprox::quality::{Approximation, ApproximationErrors, ColumnReduction, Measure, NormPair, SpectralOptions};
 use kapprox::{FeatureMap, MapSpec, NystromMap, Real};
+use kfit::fit_with_dimension;
 use kstore::pass::Observer;
 use kstore::{Pass, RowSource};
 
@@ -32,6 +33,13 @@ struct TimedMap<T: Real> {
     full_rank_count: usize,
     /// Number of kernel evaluations per row.
     landmark_count: usize,
+}
+
+/// The error of ridge regression on the test rows, and its effective dimension.
+#[derive(Clone, Copy, Debug)]
+struct TestError {
+    mean: f64,
+    effective_dimension: f64,
 }
 
 /// The settings of a run that are fixed before it starts.
@@ -209,7 +217,8 @@ impl<T: Real> RunSetting<'_, '_, T> {
                 trace_rounding: errors[index].rounding_floor,
                 frobenius: errors[index].relative_frobenius_error.into(),
                 spectral: spectral[index].clone(),
-                test_error: test_errors[index],
+                test_error: test_errors[index].map(|error| error.mean).filter(|mean| mean.is_finite()),
+                effective_dimension: test_errors[index].map(|error| error.effective_dimension),
             }
         };
         Ok(self.run.ranks.iter().zip(&timed_map.costs).map(cell).collect())
@@ -264,24 +273,24 @@ impl<T: Real> RunSetting<'_, '_, T> {
         Ok(errors.iter().zip(&norms).map(clipped_estimate).collect())
     }
 
-    /// Fits ridge regression on the leading features, and returns its error on the test rows, one
-    /// value per rank; `None` at ranks at which the system could not be solved, and if there are no
-    /// test rows.
+    /// Fits ridge regression on the leading features, and returns its error on the test rows and
+    /// its effective dimension, one for each rank; `None` at ranks at which the system could not be
+    /// solved, and if there are no test rows.
     fn test_errors(
         &self,
         map: &dyn FeatureMap<T>,
         ranks: &[usize],
         gram: Option<GramState>,
-    ) -> Result<Vec<Option<f64>>> {
+    ) -> Result<Vec<Option<TestError>>> {
         let Setting { options, resources, targets, .. } = self.setting;
         let mut errors = vec![None; ranks.len()];
         let (Some(test), Some(gram)) = (&self.setting.test_rows, gram) else { return Ok(errors) };
         let ridge = ridge_grid(options, ranks.to_vec(), targets.centre());
-        let (mut solved_indices, mut heads) = (Vec::new(), Vec::<LinearHead>::new());
+        let (mut solved, mut heads) = (Vec::new(), Vec::<LinearHead>::new());
         for (rank_index, rank) in ranks.iter().enumerate() {
-            match fit(&gram, *rank, options.lambda, &ridge, resources.workers) {
-                Ok(fit) => {
-                    solved_indices.push(rank_index);
+            match fit_with_dimension(&gram, *rank, options.lambda, &ridge, resources.workers) {
+                Ok((fit, effective_dimension)) => {
+                    solved.push((rank_index, effective_dimension));
                     heads.push(fit.head);
                 }
                 Err(error @ Error::Indefinite { .. }) => {
@@ -296,8 +305,8 @@ impl<T: Real> RunSetting<'_, '_, T> {
         // test rows are rows of a table: their pass uses the journal even if the training rows are
         // a sample in memory
         let sums = pass(self.pass_shape, resources, self.observer).resume("errors on test rows", test, &reduction)?.0;
-        for (index, mean) in solved_indices.into_iter().zip(sums.means(targets).into_iter().flatten()) {
-            errors[index] = Some(mean).filter(|mean| mean.is_finite());
+        for ((index, effective_dimension), mean) in solved.into_iter().zip(sums.means(targets).into_iter().flatten()) {
+            errors[index] = Some(TestError { mean, effective_dimension });
         }
         Ok(errors)
     }

@@ -160,6 +160,11 @@ pub struct CurveCell {
     /// Mean squared error, or error rate, on the test rows; `None` without test rows, or if
     /// the system could not be solved.
     pub test_error: Option<f64>,
+    /// Effective dimension tr G(G + lambda·n·I)⁻¹ of the ridge regression for the test error, where
+    /// G is the Gram matrix of the features of the n training rows, centred if the intercept is
+    /// free; `None` without test rows, or if the system could not be solved.
+    #[doc(hidden)]
+    pub effective_dimension: Option<f64>,
 }
 
 #[cfg(test)]

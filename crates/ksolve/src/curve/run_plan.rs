@@ -49,11 +49,9 @@ pub(super) fn plan<T: Real>(
     let budget = resources.memory;
     let ridge_grid = ridge_grid(options, options.ranks.clone(), vec![0.0; t.unwrap_or(0)]);
     let plan_solver = |pass_shape: PassShape| {
-        stage_plans::plan_solve(&size, pass_shape, budget).term(
-            "system and its factor",
-            ridge_grid.solve_bytes(size.map.p),
-            REMEDY_LOWER_RANK,
-        )
+        stage_plans::plan_solve(&size, pass_shape, budget)
+            .term("system and its factor", ridge_grid.solve_bytes(size.map.p), REMEDY_LOWER_RANK)
+            .term("columns of an inverse", ridge_grid.dimension_bytes(size.map.p, size.threads), REMEDY_LOWER_RANK)
     };
     let (pass_shape, mut plans) = select_pass_shape(&size, &plan_solver, budget);
     // the measuring pass computes the Gram matrix, and without test rows nothing is learned

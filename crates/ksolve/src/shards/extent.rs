@@ -1,5 +1,6 @@
 //! The rows of a shard: complete segments, parts of segments, and the rows that statistics cover.
 
+use super::growth::ShardGrowth;
 use crate::{Error, Result};
 use kstore::checkpoint::{Cut, StateFile, StateKey};
 use kstore::pass::{Node, PassKey};
@@ -14,6 +15,10 @@ pub(super) struct StatisticsMetadata {
     /// The pieces of the prepared rows that the shard has only in part, each with the digest of the
     /// part that the shard has ([`kstore::RowDigests`]).
     pub(super) edges: Vec<(u64, u64)>,
+    /// Sum of the leave-one-out residuals of the landmarks; `None` if the map is not a projection.
+    pub(super) landmark_residuals: Option<f64>,
+    /// Prepared and new rows of each shard.
+    pub(super) growth: Vec<ShardGrowth>,
 }
 
 impl StatisticsMetadata {

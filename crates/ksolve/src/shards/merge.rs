@@ -56,7 +56,7 @@ pub fn merge(files: &[PathBuf], removed: &[Range<u64>], path: &Path) -> Result<M
     };
     let mut metadata = StatisticsMetadata::from_file(first_file)?;
     for file in &files[1..] {
-        let StatisticsMetadata { job_mark, edges, .. } = StatisticsMetadata::from_file(file)?;
+        let StatisticsMetadata { job_mark, edges, growth, .. } = StatisticsMetadata::from_file(file)?;
         if job_mark != metadata.job_mark {
             let why = format!(
                 "it does not have statistics of the same job as {}; merge statistics of one job",
@@ -65,7 +65,10 @@ pub fn merge(files: &[PathBuf], removed: &[Range<u64>], path: &Path) -> Result<M
             return Err(Error::Statistics { path: file.path().to_path_buf(), why });
         }
         add_digests(&mut metadata.edges, edges);
+        metadata.growth.extend(growth);
     }
+    // like ranges, the residuals of a part of a shard are unknown
+    metadata.growth.retain(|shard| !is_removed(&shard.rows, removed));
     let parts = row_parts(&files, &metadata.extent)?;
     let is_part_removed = |part: &RowPart| are_removed(&part.rows, removed, files[part.file_index].path());
     let removed_parts = parts.iter().map(is_part_removed).collect::<Result<Vec<bool>>>()?;
@@ -143,13 +146,16 @@ fn copy_part(out: &mut StateWriter, file: &mut StateFile, location: RowLocation,
 fn copy_columns(out: &mut StateWriter, file: &mut StateFile, removed: &[Range<u64>]) -> Result<()> {
     for index in 0..file.state_keys().len() {
         let state = &file.state_keys()[index];
-        let row_range = &state.node.segments;
-        let is_removed = removed.iter().any(|range| range.start <= row_range.start && row_range.end <= range.end);
-        if !is_row_state(state) && !is_removed {
+        if !is_row_state(state) && !is_removed(&state.node.segments, removed) {
             out.copy_state(file, index)?;
         }
     }
     Ok(())
+}
+
+/// Returns true if a range of `removed` contains all of `rows`.
+fn is_removed(rows: &Range<u64>, removed: &[Range<u64>]) -> bool {
+    removed.iter().any(|range| range.start <= rows.start && rows.end <= range.end)
 }
 
 /// Returns true if a range of `removed` contains all of `rows`, and false if no range contains any

@@ -16,21 +16,27 @@
 //! all rows, because each file of statistics has the ranges of its rows.
 
 mod extent;
+mod growth;
 mod merge;
 mod metadata;
 mod replay;
 
+#[doc(hidden)]
+pub use growth::growth;
 pub use merge::{MergeSummary, merge};
 
 use crate::job::{Fit, Fitted, Run};
-use crate::prepare::survey::total_weight_of;
+use crate::prepare::survey::{STATISTICS_PASS, total_weight_of};
 use crate::request::{MetricSource, TrainOptions};
 use crate::solver::{self, Solver};
 use crate::train::UNBOUNDED;
 use crate::{AnyModel, Error, Result, model::match_precision};
 use extent::{Extent, StatisticsMetadata, column_key, format_ranges};
+use growth::{LandmarkObserver, ShardGrowth, split_residuals};
+use kmodel::growth::{Growth, ResidualSums, moved_ranges};
 use kstore::checkpoint::{Cut, StateFile, StateKey, StateWriter};
 use kstore::pass::{Node, PassKey, STRETCH_SEGMENTS};
+use kstore::statistics::ColumnMoments;
 use kstore::{Merge, RowDigests, SelectedTable, Selection, Statistics, Table};
 use metadata::JobMetadata;
 use replay::{Replay, Role};
@@ -43,6 +49,8 @@ use std::{ops::Range, sync::Arc};
 struct JobHeader {
     job: JobMetadata,
     extent: Extent,
+    /// Sum of the leave-one-out residuals of the landmarks; `None` if the map is not a projection.
+    landmark_residuals: Option<f64>,
 }
 
 const DIGEST_PASS_NAME: &str = "digests of the rows";
@@ -128,7 +136,8 @@ impl PreparedJob {
         let pass_name = shared_pass_name(fit, &train_options)?;
         let digests = Arc::new(RowDigests::new(table.stored_rows()));
         let replay = Replay::for_preparation(pass_name, StateWriter::create(path)?, &digests);
-        let outcome = fit.run(&selected.with_digests(&digests), &run.clone().engine(&replay));
+        let observer = LandmarkObserver::new(run.stage_observer());
+        let outcome = fit.run(&selected.with_digests(&digests), &run.clone().observer(&observer).engine(&replay));
         let Some(pass) = replay.shared_pass() else {
             outcome?;
             return Err(unsupported_error(
@@ -139,7 +148,8 @@ impl PreparedJob {
         let job = JobMetadata::new(fit, selection, &selected, &train_options.folds);
         let node = Node { segments: pass.cut.segments(), row_count: table.stored_rows() };
         let key = StateKey { pass: PassKey { number: 0, name: DIGEST_PASS_NAME.to_string(), cut: pass.cut }, node };
-        let header = JobHeader { extent: Extent { pass, grows: job.closed.is_none() }, job };
+        let extent = Extent { pass, grows: job.closed.is_none() };
+        let header = JobHeader { extent, job, landmark_residuals: observer.landmark_residuals() };
         let json = serde_json::to_value(&header).map_err(|error| not_a_job_error(path, &error))?;
         if let Some(mut out) = replay.into_writer() {
             out.push(key, Some(&*digests))?;
@@ -257,33 +267,93 @@ impl PreparedJob {
         let out = StateWriter::create(path)?;
         let extent = &self.header.extent;
         let digests = Arc::new(RowDigests::new(self.stored_rows()));
-        let metadata_json = |partial_piece_digests| {
+        let metadata_json = |edges, growth| {
             let metadata = StatisticsMetadata {
                 job_mark: self.job_mark.clone(),
                 extent: extent.clone(),
-                edges: partial_piece_digests,
+                edges,
+                landmark_residuals: self.header.landmark_residuals,
+                growth,
             };
             serde_json::to_value(&metadata).map_err(|error| not_a_job_error(path, &error))
         };
         let (complete_segments, partial_rows) = extent.split(&rows);
         if complete_segments.is_empty() && partial_rows.is_empty() {
-            return Ok(out.finish(metadata_json(Vec::new())?)?);
+            return Ok(out.finish(metadata_json(Vec::new(), Vec::new())?)?);
         }
-        let role = Role::reduce(complete_segments, partial_rows, extent.pass.cut.segment_rows, out);
+        let role = Role::reduce(complete_segments, partial_rows, extent.pass.cut.segment_rows, Some(out));
         let replay = Replay::open(&self.path, extent.pass.clone(), role)?;
-        let selected = self.header.job.select(table)?.with_digests(&digests);
-        match self.run(&selected, &run.clone().engine(&replay)) {
-            Err(_) if replay.is_done() => {}
-            Err(error) => return Err(error),
-            Ok(_) => unreachable!("the replay engine ends the fit before its head is solved for"),
-        }
+        self.reduce(&self.header.job.select(table)?.with_digests(&digests), &replay, run)?;
         let partial_piece_digests = self.check_digests(&digests, &rows)?;
-        let column_statistics = run.statistics(&self.header.job.select(table)?.restrict_to(&rows))?;
+        let selected = self.header.job.select(table)?.restrict_to(&rows);
+        let prepared = self.prepared_statistics(&selected)?;
+        // a column without values in the prepared rows has no range
+        let range_of = |column: &ColumnMoments| if column.count == 0 { UNBOUNDED } else { [column.min, column.max] };
+        let ranges: Vec<[f64; 2]> = prepared.inputs.iter().map(range_of).collect();
+        let ranges = if selected.sparse_shape().is_some() { &[][..] } else { &ranges };
+        let (column_statistics, outside) = run.statistics_beside_ranges(&selected, ranges, self.stored_rows())?;
+        let [fit_residuals, new_residuals] = self.residuals_of_parts(table, &rows, replay.residuals(), run)?;
+        let new_rows = Growth {
+            rows: outside.rows,
+            fit_rows: prepared.rows,
+            residuals: new_residuals,
+            columns: ranges.len(),
+            ranges: moved_ranges(&selected.feature_names(), ranges, &column_statistics.inputs, &outside),
+            unseen: selected.unseen_value_counts(),
+            ..Growth::default()
+        };
+        let mut shard = ShardGrowth { rows: rows.clone(), fit_residuals, new_rows };
+        shard.limit_columns();
         if let Some(mut out) = replay.into_writer() {
             out.push(column_key(&rows, column_statistics.rows), Some(&column_statistics))?;
-            out.finish(metadata_json(partial_piece_digests)?)?;
+            out.finish(metadata_json(partial_piece_digests, vec![shard])?)?;
         }
         Ok(())
+    }
+
+    /// Runs the fit until `replay` has reduced its rows.
+    fn reduce(&self, selected: &SelectedTable, replay: &Replay, run: &Run<'_>) -> Result<()> {
+        match self.run(selected, &run.clone().engine(replay)) {
+            Err(_) if replay.is_done() => Ok(()),
+            Err(error) => Err(error),
+            Ok(_) => unreachable!("the replay engine ends the fit before its head is solved for"),
+        }
+    }
+
+    /// Returns the residuals of the prepared rows and of the new rows of a shard. If a segment has
+    /// rows of both, reduces its two parts again, one by one.
+    fn residuals_of_parts(
+        &self,
+        table: &Table,
+        rows: &Range<u64>,
+        mut residuals: Vec<growth::RowResiduals>,
+        run: &Run<'_>,
+    ) -> Result<[Option<ResidualSums>; 2]> {
+        let (boundary, pass) = (self.stored_rows(), &self.header.extent.pass);
+        if residuals.iter().any(|(part, _)| part.start < boundary && boundary < part.end) && boundary < rows.end {
+            let segment_rows = pass.cut.segment_rows.max(1);
+            let first = boundary / segment_rows * segment_rows;
+            let parts = [first.max(rows.start)..boundary, boundary..(first + segment_rows).min(rows.end)];
+            residuals.retain(|(part, _)| part.end <= boundary || boundary <= part.start);
+            for part in parts.into_iter().filter(|part| !part.is_empty()) {
+                let role = Role::reduce(0..0, vec![part], segment_rows, None);
+                let replay = Replay::open(&self.path, pass.clone(), role)?;
+                self.reduce(&self.header.job.select(table)?, &replay, run)?;
+                residuals.extend(replay.residuals());
+            }
+        } else if boundary >= rows.end {
+            // the last segment of the prepared rows may end after them
+            residuals.iter_mut().for_each(|(part, _)| part.end = part.end.min(boundary));
+        }
+        Ok(split_residuals(&residuals, boundary))
+    }
+
+    /// Returns the statistics of the columns of the prepared rows.
+    fn prepared_statistics(&self, selected: &SelectedTable) -> Result<Statistics> {
+        let (mut file, mut statistics) = (StateFile::open(&self.path)?, Statistics::new(&selected.shape()));
+        let index = file.state_keys().iter().position(|state| state.pass.name == STATISTICS_PASS);
+        file.load(index.unwrap_or(usize::MAX), &mut statistics)?;
+        Ok(statistics)
     }
 
     /// Computes the model of all rows from their statistics.
@@ -311,6 +381,7 @@ impl PreparedJob {
         let table = Table::absent(self.header.job.schema(), end_row.max(self.stored_rows()));
         let selected = self.header.job.select(&table)?;
         let column_statistics = column_statistics(&mut states, &selected)?;
+        let growth = statistics_metadata.total_growth(&[]);
         let replay = Replay::open(&self.path, extent.pass.clone(), Role::solve(states, extent.pass.cut.segment_rows))?;
         let mut fitted = self.run(&selected, &run.clone().engine(&replay))?;
         // shards may have been removed or appended since the job was prepared
@@ -318,6 +389,7 @@ impl PreparedJob {
             match_precision!(AnyModel: &mut fitted.model, model => (&mut model.metadata, &model.scaler));
         (metadata.rows, fitted.report.rows) = (row_count, row_count);
         metadata.text_reading.clone_from(&self.header.job.reading);
+        metadata.growth = growth.map(Growth::rounded);
         fitted.report.weight = total_weight_of(&column_statistics);
         let bounded_ranges =
             metadata.ranges.iter_mut().zip(&column_statistics.inputs).filter(|(range, _)| **range != UNBOUNDED);

@@ -6,7 +6,9 @@
 //! scaler, kernel, landmarks and folds on every machine.
 
 use super::extent::is_row_state;
+use super::growth::RowResiduals;
 use crate::linalg::strips::lock;
+use kmodel::growth::ResidualSums;
 use kstore::checkpoint::{Cut, Persist, RowsKey, StateFile, StateKey, StateWriter};
 use kstore::pass::{Engine, LotRows, Node, NodeOutcome, Observer, PartialRows, PassKey, ReductionMode};
 use kstore::{Error, Result, RowDigests};
@@ -29,7 +31,13 @@ pub(super) enum Role {
     /// Computes the states of these work units (runs of segments), each claimed by one worker,
     /// writes the states, and ends. For segments that the shard covers only partly, listed in
     /// `partial_rows`, it writes the rows.
-    Reduce { work_units: Mutex<VecDeque<Range<u64>>>, partial_rows: Vec<Range<u64>>, out: Mutex<Option<StateWriter>> },
+    /// Without `out` it only inspects the states.
+    Reduce {
+        work_units: Mutex<VecDeque<Range<u64>>>,
+        partial_rows: Vec<Range<u64>>,
+        out: Mutex<Option<StateWriter>>,
+        residuals: Mutex<Vec<RowResiduals>>,
+    },
     /// Reads the stored states, keyed by the first segment of each state. If a segment is stored as
     /// rows, computes its state from the rows.
     Solve { states: Mutex<StateFile>, state_indices: BTreeMap<u64, usize>, row_tiles: BTreeMap<u64, RowTiles> },
@@ -44,14 +52,19 @@ impl Role {
         complete_segments: Range<u64>,
         partial_rows: Vec<Range<u64>>,
         segment_rows: u64,
-        out: StateWriter,
+        out: Option<StateWriter>,
     ) -> Self {
         let segment_range = |rows: &Range<u64>| segment_of(rows, segment_rows)..segment_of(rows, segment_rows) + 1;
         let work_units = std::iter::once(complete_segments)
             .filter(|range| !range.is_empty())
             .chain(partial_rows.iter().map(segment_range))
             .collect();
-        Self::Reduce { work_units: Mutex::new(work_units), partial_rows, out: Mutex::new(Some(out)) }
+        Self::Reduce {
+            work_units: Mutex::new(work_units),
+            partial_rows,
+            out: Mutex::new(out),
+            residuals: Mutex::default(),
+        }
     }
 
     /// Returns the role that combines the contents of a file with segments of `segment_rows` rows.
@@ -125,6 +138,20 @@ impl Replay {
         }
     }
 
+    /// Returns the residuals of the rows that the fit reduced, segment by segment.
+    pub(super) fn residuals(&self) -> Vec<RowResiduals> {
+        match &self.role {
+            Role::Reduce { residuals, .. } => lock(residuals).clone(),
+            Role::Prepare { .. } | Role::Solve { .. } => Vec::new(),
+        }
+    }
+
+    fn record_residuals(&self, rows: Range<u64>, state: &dyn Persist) {
+        if let Role::Reduce { residuals, .. } = &self.role {
+            lock(residuals).extend(ResidualSums::of_state(state).map(|sums| (rows, sums)));
+        }
+    }
+
     /// Marks the role as complete and returns the error that ends the fit.
     fn complete(&self) -> Error {
         self.is_done.store(true, Ordering::Relaxed);
@@ -190,6 +217,12 @@ impl Engine for Replay {
             }
             _ => None,
         })
+    }
+
+    fn inspect_segment(&self, segment: u64, state: &dyn Persist) {
+        let Some(prepared) = &self.prepared else { return };
+        let segment_rows = prepared.shared_pass.cut.segment_rows.max(1);
+        self.record_residuals(segment * segment_rows..(segment + 1) * segment_rows, state);
     }
 
     fn store_node(&self, _: &PassKey, node: &Node, state: Option<&dyn Persist>) -> Result<()> {
@@ -263,5 +296,9 @@ impl PartialRows for Replay {
     fn load(&self, index: usize) -> Result<Vec<u8>> {
         let Role::Solve { states, .. } = &self.role else { unreachable!("only a solve loads rows") };
         lock(states).load_rows(index)
+    }
+
+    fn inspect(&self, stored_range: &Range<u64>, state: &dyn Persist) {
+        self.record_residuals(stored_range.clone(), state);
     }
 }

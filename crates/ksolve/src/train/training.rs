@@ -9,6 +9,7 @@ use crate::solver::{Solution, Solver};
 use crate::train::prepared::{self, PreparedFit};
 use crate::{Certificate, Error, Result, features::FeatureTier, prepare::stage_plans::plan_last_stage};
 use kapprox::Real;
+use kmodel::growth::landmark_residual_sum;
 use kstore::{MemoryPlan, SelectedTable};
 
 /// Trains a model with a solver.
@@ -51,6 +52,11 @@ pub fn train<T: Real>(
         memory_plans(stages),
     )?;
     prepared.hold_out_unseen(solver.properties(), resources);
+    if resources.stage_observer.wants_landmark_residuals() {
+        // the job ends before its pass over the features, whose plan covers this memory
+        let sum = landmark_residual_sum(&*prepared.built_map.map, resources.workers);
+        sum.into_iter().for_each(|sum| resources.stage_observer.report_landmark_residuals(sum));
+    }
     let request = request_for(prepared.targets.count(), prepared.folds.count())?;
     let plan_solver = |plan, pass_shape| solver.plan(plan, &request.size, pass_shape);
     let (tier, plan) = match access {

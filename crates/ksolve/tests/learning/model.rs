@@ -34,6 +34,7 @@ pub(crate) fn model<T: Real>(m: usize, d: usize, t: usize) -> Model<T> {
             certificate: Some(Certificate { trace_error: 0.1 + 0.2, overshoot: 1e-17, floor: 2.3e-16 }),
             rows: 12,
             online_rows: 0,
+            growth: None,
             seed: u64::MAX,
             landmarks: Some("uniform".into()),
             asinh: false,

@@ -1285,6 +1285,8 @@ class OnlineRegressor(_Kernel, _Regressor):
     intercept: str
     tolerance: float | None
     running_mse_: float
+    growth_: dict[str, Any]
+    growth_since_fit_: dict[str, Any]
     def partial_fit(self, X: _Rows, y: Any) -> Self: ...
     def __init__(
         self,

@@ -91,7 +91,8 @@ class LocallyLinearEmbedding(_Neighbours):
 class MaximumVarianceUnfolding(_Neighbours):
     """Maximum variance unfolding: coordinates of largest variance that preserve the distances between neighbours.
 
-    ``rank`` is at most 100.
+    ``rank`` is at most 100. ``edges="equal"`` with ``nodes`` equal to ``rank`` preserves these distances exactly; by default they may
+    shrink.
 
     References
     ----------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from typing import Any
 
 import numpy as np
@@ -258,6 +259,8 @@ class OnlineRegressor(Regressor):
         The regularisation parameter per row.
     report_ : dict
         The report of the fit; its figures include the running mean squared error of each pass.
+    growth_, growth_since_fit_ : dict
+        After ``partial_fit``: its rows, and all rows since the fit, compared with the rows of the fit.
 
     References
     ----------
@@ -290,7 +293,14 @@ class OnlineRegressor(Regressor):
         Returns
         -------
         self
-            ``running_mse_`` is the mean squared error of the rows, each predicted before its update.
+            ``running_mse_`` is the mean squared error of the rows, each predicted before its update. ``growth_`` compares the rows with the
+            rows of the first call: the fraction of the trace that the landmarks miss, the ranges that moved, unseen values, and a verdict;
+            ``growth_since_fit_`` compares all rows since the first call.
+
+        Warns
+        -----
+        UserWarning
+            If the model has outgrown the rows of the first call: call :meth:`fit` on old and new rows.
         """
         if not hasattr(self, "model_"):
             self.fit(X, y)
@@ -303,7 +313,11 @@ class OnlineRegressor(Regressor):
         targets = self._targets(y, count, self._columns(), more)
         request = json.dumps({"rows": {"targets": targets}, "run": self._run()})
         forgetting = 1.0 if self.forgetting is None else float(self.forgetting)
-        self.model_, _, self.running_mse_ = self.model_.learn(self._table(X, more), request, forgetting)
+        self.model_, self.running_mse_, growth, growth_since_fit = self.model_.learn(self._table(X, more), request, forgetting)
+        self.growth_, self.growth_since_fit_ = json.loads(growth), json.loads(growth_since_fit)
+        outgrown = [found for found in (self.growth_, self.growth_since_fit_) if found["verdict"] == "outgrown"]
+        if outgrown:
+            warnings.warn(outgrown[0]["sentence"], UserWarning, stacklevel=2)
         return self
 
 

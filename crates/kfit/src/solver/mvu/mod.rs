@@ -15,6 +15,13 @@
 //! The original method has equalities instead of inequalities, but m landmarks cannot satisfy all
 //! of them. The inequalities are from the landmark version (Weinberger, Packer, Saul).
 //!
+//! With `edges` equal, the objective is tr K + ν Σ (K_ii − 2K_ij + K_jj) over all pairs of
+//! neighbours. This is an exact penalty: from some ν on, every pair has its distance if L can
+//! satisfy all equalities, and then K is the solution of the original method. ν grows until the
+//! distances are equal to within 10⁻⁴, or four times. If all nodes are landmarks, the matrix of the
+//! rows satisfies the equalities, so a solution exists. The trace is at most the trace of the
+//! solution with inequalities, which has fewer constraints.
+//!
 //! The constraint on the sum holds if Q is multiplied by a basis of the directions orthogonal to
 //! Qᵀ1; this eliminates the constraint. The method starts with pairs of neighbours whose
 //! constraints are enough to bound the solution. Each round adds the most violated constraints,
@@ -31,30 +38,44 @@
 //! semidefinite programming and kernel matrix factorization", AISTATS 2005.
 
 mod semidefinite;
+mod unfolding;
 
 use super::embedding::{check_components, embedding_properties, landmark_set};
 use super::neighbour_graph::{NeighbourGraph, NeighbourOptions};
-use super::parameter::{EMBEDDING_COMPONENTS, NEIGHBOURS, NODES, Parameter};
+use super::parameter::{EMBEDDING_COMPONENTS, NEIGHBOURS, NODES, Parameter, ParameterKind};
 use super::{NamedValues, Solution, Solver, SolverFamily, SolverProperties, reject_if};
 use crate::linalg::cholesky::{TriangularSystem, factor_sequential, solve_triangular};
 use crate::linalg::eigen::sign_of_largest;
 use crate::model::{Basis, BasisTransform};
 use crate::request::{FitRequest, PassShape, ProblemSize};
 use crate::{Error, Result, Task, features::FitData};
-use faer::{Accum, Mat, MatRef, linalg::matmul::matmul, prelude::Reborrow};
+use faer::{Accum, Mat, linalg::matmul::matmul, prelude::Reborrow};
 use kapprox::decompose::{product, symmetric_eigen};
 use kapprox::{Real, map::par};
-use kstore::{MemoryPlan, Workers, pass::Observer};
-use semidefinite::maximise;
+use kstore::{MemoryPlan, Workers};
+use unfolding::{NeighbourPairs, UnfoldingProblem, UnfoldingSolution};
 
 pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     "mvu",
     "maximum variance unfolding: coordinates as far apart as the distances between neighbours \
         allow",
     Task::Components,
-    &[EMBEDDING_COMPONENTS, NEIGHBOURS, Parameter { default: Some("1000"), ..NODES }],
-    |settings| Ok(Box::new(MaximumVariance { options: NeighbourOptions::new(settings) })),
+    &[EMBEDDING_COMPONENTS, NEIGHBOURS, Parameter { default: Some("1000"), ..NODES }, EDGES],
+    |settings| {
+        let keeps_distances = settings.word(&EDGES) == Some("equal");
+        Ok(Box::new(MaximumVariance { options: NeighbourOptions::new(settings), keeps_distances }))
+    },
 );
+
+/// The constraints on the distances of neighbours.
+const EDGES: Parameter = Parameter {
+    name: "edges",
+    kind: ParameterKind::Choice(&["bounded", "equal"]),
+    default: None,
+    help: "Distances between neighbours: bounded by their distances in the scaled features, or \
+        equal to them, for which every node should be a landmark (rank and nodes up to 100) \
+        [default: bounded]",
+};
 
 /// Maximum number of landmarks; a larger semidefinite programme takes minutes.
 const MAX_LANDMARK_COUNT: usize = 100;
@@ -62,24 +83,17 @@ const MAX_LANDMARK_COUNT: usize = 100;
 /// Default number of landmarks, chosen: half of the maximum.
 const DEFAULT_LANDMARK_COUNT: usize = 50;
 
-/// Relative excess of a squared distance above which a constraint is added.
-const VIOLATION_TOLERANCE: f64 = 1e-8;
-
-/// Number of constraints added per round and landmark.
-const ADDED_CONSTRAINTS_PER_LANDMARK: usize = 1;
-
 /// Maximum number of constraints per landmark, on which the memory plan relies.
 const MAX_CONSTRAINTS_PER_LANDMARK: usize = 12;
 
-/// Relative gap, or relative excess of a distance, that causes a warning.
+/// Relative gap, or relative excess or shortening of a distance, that causes a warning.
 const WARNING_GAP: f64 = 1e-4;
-
-/// Fraction of the largest norm of a direction below which a direction counts as a rounding error.
-const DIRECTION_TOLERANCE: f64 = 1e-10;
 
 #[derive(Clone, Copy, Debug)]
 struct MaximumVariance {
     options: NeighbourOptions,
+    /// True if the distances between neighbours stay equal.
+    keeps_distances: bool,
 }
 
 /// Computes Q, N x m, which expresses the nodes by the first m of them.
@@ -118,156 +132,6 @@ fn centre_columns(q: &Mat<f64>) -> Mat<f64> {
         column.iter_mut().for_each(|value| *value -= mean);
     }
     centred
-}
-
-/// Pairs of neighbours without duplicates, with their squared distances.
-struct NeighbourPairs {
-    pairs: Vec<NeighbourPair>,
-}
-
-/// Nodes i < j, where one node is a neighbour of the other.
-struct NeighbourPair {
-    i: usize,
-    j: usize,
-    squared_distance: f64,
-}
-
-impl NeighbourPairs {
-    fn new(graph: &NeighbourGraph) -> Self {
-        let (neighbours, k) = (graph.neighbours.iter().enumerate(), graph.k);
-        let mut pairs: Vec<NeighbourPair> = neighbours
-            .map(|(index, neighbour)| NeighbourPair {
-                i: (index / k).min(neighbour.node),
-                j: (index / k).max(neighbour.node),
-                squared_distance: neighbour.squared_distance,
-            })
-            .collect();
-        pairs.sort_by_key(|pair| (pair.i, pair.j));
-        pairs.dedup_by_key(|pair| (pair.i, pair.j));
-        Self { pairs }
-    }
-
-    /// Computes a_e = r_i − r_j for the rows r of a matrix, one column for each of these pairs.
-    fn directions(&self, rows: MatRef<'_, f64>, pair_indices: &[usize]) -> Mat<f64> {
-        Mat::from_fn(rows.ncols(), pair_indices.len(), |c, e| {
-            let NeighbourPair { i, j, .. } = self.pairs[pair_indices[e]];
-            rows[(i, c)] - rows[(j, c)]
-        })
-    }
-
-    /// Returns pairs whose directions a_e span the directions of all pairs. Gram-Schmidt chooses
-    /// the pairs: the next pair is the pair whose direction has the longest remainder.
-    fn spanning_pairs(&self, rows: MatRef<'_, f64>) -> Vec<usize> {
-        let all_pairs: Vec<usize> = (0..self.pairs.len()).collect();
-        let mut remainders = self.directions(rows, &all_pairs);
-        let (mut selected_pairs, mut max_squared_length) = (Vec::new(), 0.0f64);
-        for _ in 0..rows.ncols() {
-            let squared_lengths = remainders.col_iter().map(|column| column.squared_norm_l2());
-            let (longest_index, squared_length) = squared_lengths
-                .enumerate()
-                .fold((0, 0.0f64), |best, candidate| if candidate.1 > best.1 { candidate } else { best });
-            max_squared_length = max_squared_length.max(squared_length);
-            if squared_length <= DIRECTION_TOLERANCE * DIRECTION_TOLERANCE * max_squared_length {
-                break;
-            }
-            selected_pairs.push(longest_index);
-            let unit_vector: Vec<f64> =
-                remainders.col(longest_index).iter().map(|v| v / squared_length.sqrt()).collect();
-            for column in remainders.col_iter_mut() {
-                let projection: f64 = column.rb().iter().zip(&unit_vector).map(|(a, b)| a * b).sum();
-                column.iter_mut().zip(&unit_vector).for_each(|(v, unit)| *v -= projection * unit);
-            }
-        }
-        selected_pairs
-    }
-}
-
-struct UnfoldingSolution {
-    /// R with K = RRᵀ, N x (m − 1).
-    node_factor: Mat<f64>,
-    constraint_count: usize,
-    round_count: usize,
-    relative_gap: f64,
-    /// Largest relative excess of the distance between two neighbours.
-    max_excess: f64,
-}
-
-struct UnfoldingProblem<'a> {
-    /// Q in centred directions, N x (m − 1).
-    q: Mat<f64>,
-    neighbour_pairs: NeighbourPairs,
-    workers: &'a Workers,
-}
-
-impl UnfoldingProblem<'_> {
-    /// Solves the programme and adds violated constraints, in rounds, until no constraint is
-    /// violated or the maximum number of constraints is reached.
-    fn solve(&self, observer: &dyn Observer) -> Result<UnfoldingSolution> {
-        let (q, m) = (self.q.as_ref(), self.q.ncols());
-        let pairs = &self.neighbour_pairs.pairs;
-        let mean_squared_distance =
-            pairs.iter().map(|pair| pair.squared_distance).sum::<f64>() / pairs.len().max(1) as f64;
-        if mean_squared_distance <= 0.0 || !mean_squared_distance.is_finite() {
-            return Err(Error::NoVariance);
-        }
-        let mut active_pairs = self.neighbour_pairs.spanning_pairs(q);
-        let why = "the distances between neighbours do not bound the coordinates of the landmarks; lower it, or raise `neighbours`";
-        reject_if(active_pairs.len() < m, "rank", m + 1, why)?;
-        let mut objective = product(q.transpose(), q);
-        let trace: f64 = (0..m).map(|i| objective[(i, i)]).sum();
-        objective *= faer::Scale(1.0 / trace);
-        for round in 1.. {
-            let a = self.neighbour_pairs.directions(q, &active_pairs);
-            // identical rows stay identical up to rounding
-            let bounds: Vec<f64> = active_pairs
-                .iter()
-                .map(|e| (pairs[*e].squared_distance / mean_squared_distance).max(VIOLATION_TOLERANCE))
-                .collect();
-            let (x, gap) = maximise(objective.as_ref(), a.as_ref(), &bounds, self.workers, observer)?;
-            let (values, vectors) = symmetric_eigen(x.as_ref())?;
-            let roots =
-                Mat::from_fn(m, m, |i, j| vectors[(i, j)] * (values[j].max(0.0) * mean_squared_distance).sqrt());
-            let mut node_factor = Mat::zeros(q.nrows(), m);
-            matmul(node_factor.as_mut(), Accum::Replace, q, roots.as_ref(), 1.0, par(self.workers));
-            let violations = self.most_violated(node_factor.as_ref(), &active_pairs, mean_squared_distance);
-            if violations.is_empty() || active_pairs.len() + violations.len() > MAX_CONSTRAINTS_PER_LANDMARK * (m + 1) {
-                let max_excess = violations.first().map_or(0.0, |(squared_ratio, _)| squared_ratio.sqrt() - 1.0);
-                return Ok(UnfoldingSolution {
-                    node_factor,
-                    constraint_count: active_pairs.len(),
-                    round_count: round,
-                    relative_gap: gap,
-                    max_excess,
-                });
-            }
-            active_pairs.extend(violations.into_iter().map(|(_, e)| e));
-        }
-        Err(Error::NoVariance)
-    }
-
-    /// Returns the most violated constraints that are not yet in use, each with the ratio of its
-    /// squared distance to the allowed squared distance.
-    fn most_violated(
-        &self,
-        rows: MatRef<'_, f64>,
-        active_pairs: &[usize],
-        mean_squared_distance: f64,
-    ) -> Vec<(f64, usize)> {
-        let mut excesses: Vec<(f64, usize)> = Vec::new();
-        let mut is_inactive = vec![true; self.neighbour_pairs.pairs.len()];
-        active_pairs.iter().for_each(|e| is_inactive[*e] = false);
-        for (e, pair) in self.neighbour_pairs.pairs.iter().enumerate().filter(|(e, _)| is_inactive[*e]) {
-            let NeighbourPair { i, j, .. } = *pair;
-            let squared_distance: f64 = (0..rows.ncols()).map(|c| (rows[(i, c)] - rows[(j, c)]).powi(2)).sum();
-            let squared_bound = pair.squared_distance.max(VIOLATION_TOLERANCE * mean_squared_distance);
-            if squared_distance > squared_bound * (1.0 + VIOLATION_TOLERANCE) {
-                excesses.push((squared_distance / squared_bound, e));
-            }
-        }
-        excesses.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-        excesses.truncate((ADDED_CONSTRAINTS_PER_LANDMARK * (self.q.ncols() + 1)).max(16));
-        excesses
-    }
 }
 
 impl<T: Real> Solver<T> for MaximumVariance {
@@ -322,9 +186,22 @@ impl<T: Real> Solver<T> for MaximumVariance {
         };
         let observer = resources.stage_observer.start_stage("semidefinite programme", None);
         let unfolding = UnfoldingProblem { q, neighbour_pairs: pairs, workers: resources.workers };
-        let UnfoldingSolution { node_factor, constraint_count, round_count, relative_gap: gap, max_excess } =
-            unfolding.solve(&*observer)?;
+        let UnfoldingSolution {
+            node_factor,
+            constraint_count,
+            round_count,
+            relative_gap: gap,
+            max_excess,
+            max_shortening,
+        } = unfolding.solve(self.keeps_distances, &*observer)?;
         drop(observer);
+        if self.keeps_distances && max_shortening > WARNING_GAP {
+            resources.stage_observer.warn(format!(
+                "{m} landmarks of {} nodes do not keep all distances between neighbours: a distance is too short by {max_shortening:.1e} of it; \
+                 make every node a landmark (`rank` and `nodes` equal, up to {MAX_LANDMARK_COUNT}), or lower `neighbours`",
+                landmark_set.len()
+            ));
+        }
         if gap > WARNING_GAP || max_excess > WARNING_GAP {
             resources.stage_observer.warn(format!(
                 "the unfolding is not optimal: its variance is below the maximum by up to {gap:.1e} of it, and distances between neighbours are too \
@@ -349,7 +226,7 @@ impl<T: Real> Solver<T> for MaximumVariance {
             weights.col_mut(j).iter_mut().for_each(|v| *v *= sign);
         }
         let eigenvalues: Vec<f64> = leading_indices.iter().map(|j| values[*j].max(0.0)).collect();
-        let figures = vec![
+        let mut figures = vec![
             NamedValues {
                 name: "share of variance",
                 values: eigenvalues.iter().map(|v| v / eigenvalue_sum.max(f64::MIN_POSITIVE)).collect(),
@@ -361,6 +238,8 @@ impl<T: Real> Solver<T> for MaximumVariance {
             NamedValues::single("constraints", constraint_count as f64),
             NamedValues::single("rounds", round_count as f64),
         ];
+        let shortening = NamedValues::single("largest shortening of a distance", max_shortening);
+        figures.extend(self.keeps_distances.then_some(shortening));
         Ok(Solution {
             basis: Some(Basis::Landmarks {
                 points: landmark_set.points.clone(),

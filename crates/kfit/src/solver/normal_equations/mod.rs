@@ -64,6 +64,12 @@ impl RidgeGrid {
     pub fn solve_bytes(&self, p: usize) -> usize {
         RidgeSystem::bytes(p, self.target_centre.len(), self.ranks.len().max(1), self.intercept)
     }
+
+    /// Returns the further bytes of [`fit_with_dimension`] on the given number of threads.
+    #[doc(hidden)]
+    pub fn dimension_bytes(&self, p: usize, threads: usize) -> usize {
+        RidgeSystem::inverse_bytes(p + self.intercept.constant_feature_count(), threads)
+    }
 }
 
 /// A ridge fit on all rows.
@@ -87,6 +93,25 @@ pub struct RidgeFit {
 /// grid.
 pub fn fit(state: &GramState, rank: usize, lambda: f64, grid: &RidgeGrid, workers: &Workers) -> Result<RidgeFit> {
     Ok(fit_with_system(state, rank, lambda, grid, workers)?.0)
+}
+
+/// Fits as [`fit`] does, and returns the fit with its effective dimension tr G(G + lambda·n·I)⁻¹,
+/// where G is the Gram matrix of the features, centred if the intercept is free.
+///
+/// *Cost*: another r³/3 flops. *Bytes*: also [`RidgeGrid::dimension_bytes`].
+///
+/// # Errors
+/// The errors of [`fit`].
+#[doc(hidden)]
+pub fn fit_with_dimension(
+    state: &GramState,
+    rank: usize,
+    lambda: f64,
+    grid: &RidgeGrid,
+    workers: &Workers,
+) -> Result<(RidgeFit, f64)> {
+    let (fit, system) = fit_with_system(state, rank, lambda, grid, workers)?;
+    Ok((fit, system.effective_dimension(lambda, rank, workers)))
 }
 
 /// Fits as [`fit`] does, and returns the fit with the system and its factor.

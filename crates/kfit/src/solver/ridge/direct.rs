@@ -11,7 +11,7 @@ use crate::quadratic::Quadratic;
 use crate::request::{FitRequest, PassShape, ProblemSize};
 use crate::solver::cv_error::CvErrorReduction;
 use crate::solver::normal_equations::{self, FoldCoefficients, RidgeFit, RidgeGrid, Surface, system::RidgeSystem};
-use crate::solver::{FoldFunctions, NamedValues, Solution, gradients, mse_and_r2};
+use crate::solver::{EFFECTIVE_DIMENSION, FoldFunctions, NamedValues, Solution, gradients, mse_and_r2};
 use crate::{Error, FeatureReduction, GramState, LinearHead, MomentState, Result, Targets, features::FitData};
 use kapprox::Real;
 use kstore::MemoryPlan;
@@ -97,7 +97,7 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &FitData<'_, T>) -> Result<Solut
     }
     let (surface, scoring_passes) = direct_fit.surface(&gram, &grid)?;
     let (rank, lambda) = direct_fit.select_cell(&surface, &grid, &gram)?;
-    let (fit, quadratic) = {
+    let (fit, quadratic, effective_dimension) = {
         let _stage = stage_observer.start_stage("solve", None);
         let (fit, system) = normal_equations::fit_with_system(&gram, rank, lambda, &grid, workers)?;
         let rank_index = grid.ranks.iter().position(|candidate| *candidate == rank);
@@ -105,7 +105,7 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &FitData<'_, T>) -> Result<Solut
         let variance_of_fit =
             || variance::predictive_variance(&system, gram.row_count(), mean_residual, &fit, lambda, &grid, workers);
         let quadratic = ridge.stores_variance.then(variance_of_fit);
-        (fit, quadratic)
+        (fit, quadratic, system.effective_dimension(lambda, rank, workers))
     };
     let loo_mse = ridge.computes_loo.then(|| direct_fit.leave_one_out(&gram, &grid, rank, lambda)).transpose()?;
     let fold_functions = ridge.stores_fold_functions.then(|| direct_fit.fold_functions(&gram, &grid, rank, lambda));
@@ -119,7 +119,8 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &FitData<'_, T>) -> Result<Solut
         leaves::fit(data, leaf_rows, &fit.head, &reduced_fit, lambda)
     });
     let leaf_passes = 2 * u64::from(leaf_fit.is_some());
-    let LeafFit { leaves, figures, train_mse } = leaf_fit.transpose()?.unwrap_or_default();
+    let LeafFit { leaves, mut figures, train_mse } = leaf_fit.transpose()?.unwrap_or_default();
+    figures.insert(0, NamedValues::single(EFFECTIVE_DIMENSION, effective_dimension));
     // with leaves, the training error is known only if the leaves cover all rows
     let final_train_score = match &leaves {
         Some(_) => train_mse.map(|mse| train_score(&gram, &mse)),
