@@ -3,6 +3,7 @@
 
 mod against_model;
 mod column_sets;
+mod separating;
 
 use crate::args::{CategoryArgs, RunArgs, RunSettings, ScratchArgs, SelectArgs, kernel_help, parse, with_descriptions};
 use crate::{Error, Result, open, output, progress::Progress};
@@ -195,6 +196,8 @@ fn run_test<T: kapprox::Real>(family: &StatisticFamily, args: &TestArgs, run: &R
         &job_run.resources(),
     )?;
     column_sets::reliability_warning(&outcome.statistic).into_iter().for_each(|text| run.progress.warn(text));
+    let separating = separating::warning(&outcome.column_tests, &samples.samples[0], &args.features);
+    separating.into_iter().for_each(|text| run.progress.warn(text));
     Ok(TestReport {
         statistic: family.name,
         sparse_columns: samples.samples[0].sparse_shape().map(|shape| shape.column_count),

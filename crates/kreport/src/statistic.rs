@@ -1,17 +1,13 @@
 //! The report of a hypothesis test: as text, JSON and a page with the columns that differ most.
 
+mod columns;
+
 use crate::fit::{ResourceReport, describe_certificate};
 use crate::page::{self, Axis, Chart, DataPoint, Page, Scale, Section, Series};
 use crate::table::{Align, AlignedTable, facts, format_count, number, percent, rounded_kernel};
-use ksolve::statistic::{ColumnDifference, ConditionalFigures, GroupDifference, Histogram, PValues, TestOutcome};
+use ksolve::statistic::{ConditionalFigures, GroupDifference, PValues, TestOutcome};
 use kstore::display;
 use std::{fmt, path::PathBuf};
-
-/// Number of columns that are shown as text.
-const SHOWN_COLUMNS: usize = 8;
-
-/// Corrected p-value up to which a column is reported as different.
-const MAX_P_VALUE: f64 = 0.05;
 
 /// The smallest p-value that is shown: the resolution of the limit distributions.
 const MIN_P_VALUE: f64 = 1e-12;
@@ -43,8 +39,9 @@ pub struct TestReport {
     /// Output file of the witness function of each row.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "lossy_path")]
     pub output: Option<PathBuf>,
-    /// Names of the samples.
-    #[serde(skip)]
+    /// Names of the samples, in the order of their numbers of rows: the condition and its opposite,
+    /// or the tables; of one table, its name.
+    #[serde(rename = "samples", skip_serializing_if = "is_one_sample")]
     pub sample_names: Vec<String>,
     /// Resources used by the run, and its warnings.
     #[serde(flatten)]
@@ -55,6 +52,10 @@ pub struct TestReport {
 
 fn lossy_path<S: serde::Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&path.as_ref().map_or(String::new(), |path| path.to_string_lossy().into_owned()))
+}
+
+fn is_one_sample(names: &[String]) -> bool {
+    names.len() < 2
 }
 
 /// Limits of negligible, small and medium differences in standard deviations (Cohen, "Statistical
@@ -91,7 +92,8 @@ impl TestReport {
     /// Returns the facts: kernels, features, statistic and p-values.
     fn facts(&self) -> Vec<(&'static str, String)> {
         let TestOutcome { statistic: test_statistic, kernels, ranks, .. } = &self.outcome;
-        let mut lines: Vec<(&str, String)> = kernels.iter().map(|kernel| ("kernel", rounded_kernel(kernel))).collect();
+        let mut lines = self.sample_facts();
+        lines.extend(kernels.iter().map(|kernel| ("kernel", rounded_kernel(kernel))));
         let ranks: Vec<String> = ranks.iter().map(|rank| format_count(*rank as u64)).collect();
         lines.push(match ranks.is_empty() {
             true => ("features", "none: exact kernel".to_string()),
@@ -141,6 +143,28 @@ impl TestReport {
         lines
     }
 
+    /// Returns the names of two samples, with their numbers of rows.
+    fn sample_facts(&self) -> Vec<(&'static str, String)> {
+        if is_one_sample(&self.sample_names) {
+            return Vec::new();
+        }
+        let fact = |((title, name), rows): ((&'static str, &String), &u64)| {
+            (title, format!("{} ({} rows)", display::escape_line(name), format_count(*rows)))
+        };
+        ["first", "second"].into_iter().zip(&self.sample_names).zip(&self.outcome.rows).map(fact).collect()
+    }
+
+    /// Returns the number of rows on which the columns were tested, as the end of a sentence.
+    fn tested_rows(&self) -> String {
+        let tested: Vec<String> = self.outcome.column_test_rows.iter().map(|rows| format_count(*rows)).collect();
+        let tested = tested.join(" and ");
+        match self.outcome.column_test_rows == self.outcome.rows {
+            _ if tested.is_empty() => String::new(),
+            true => format!("tested on all {tested} rows"),
+            false => format!("tested on {tested} random rows; means of all rows"),
+        }
+    }
+
     /// Returns the facts of the regressions on the columns of `--given`.
     fn regression_facts(&self, figures: &ConditionalFigures) -> Vec<(&'static str, String)> {
         let ConditionalFigures { explained, lambdas, degrees_of_freedom, components, .. } = figures;
@@ -173,28 +197,7 @@ impl TestReport {
         let TestOutcome { column_tests, passes, planned_bytes, .. } = &self.outcome;
         let mut sections = vec![Section::new("Result", page::fact_list(self.facts()))];
         if !column_tests.is_empty() {
-            let charts: Vec<Chart> = column_tests
-                .iter()
-                .enumerate()
-                .filter_map(|(i, column)| {
-                    histogram_chart(&format!("column-{i}"), column, column.histogram.as_ref()?, &self.sample_names)
-                })
-                .collect();
-            let rows: Vec<Vec<String>> = column_tests.iter().map(|column| column_cells(column).to_vec()).collect();
-            let note = match column_tests[0].test {
-                "z" => {
-                    "Each column is tested alone by the difference of its mean from the mean of the training rows, in standard \
-                    deviations of the new rows. Holm's method corrects the p-values for the number of columns."
-                }
-                _ => {
-                    "Each column is tested alone on a sample of the rows: numbers by the test of Kolmogorov and Smirnov, categories by a \
-                    chi-squared test. The distance is the largest difference of the distribution functions, or the total variation of \
-                    the levels. Holm's method corrects the p-values for the number of columns. Histograms leave out the outer 0.5 % of \
-                    the values."
-                }
-            };
-            let table = page::html_table(&COLUMN_HEADINGS, &rows);
-            sections.push(Section::new("Columns", page::charts(&charts) + &table + &page::note(note)));
+            sections.push(columns::section(column_tests, &self.tested_rows(), &self.sample_names));
         }
         if !self.groups.is_empty() {
             let note = "Each group is compared with the training rows. Holm's method corrects the p-values for the number of groups. The \
@@ -217,19 +220,6 @@ impl TestReport {
             ..Page::default()
         }
     }
-}
-
-/// Headings of the table of columns.
-const COLUMN_HEADINGS: [&str; 7] = ["column", "p-value", "corrected", "distance", "first", "second", "difference"];
-
-/// Returns the cells of a column.
-fn column_cells(column: &ColumnDifference) -> [String; 7] {
-    let name = column.level.as_ref().map_or(&column.column, |level| level);
-    let means = column.means.map(|mean| if column.level.is_some() { percent(mean) } else { number(mean, 4) });
-    let [first, second] = means;
-    let difference = column.difference.map_or(String::new(), |difference| format!("{difference:+.2} sd"));
-    let [p_value, corrected] = [column.p_value, column.corrected_p_value].map(format_p_value);
-    [name.clone(), p_value, corrected, format!("{:.3}", column.distance), first, second, difference]
 }
 
 /// Headings of the table of groups.
@@ -278,53 +268,12 @@ fn describe_groups(groups: &[GroupDifference]) -> String {
     format!("{title}\n{table}")
 }
 
-/// Returns a chart of the histogram of a column in both samples.
-fn histogram_chart(
-    id: &str,
-    column: &ColumnDifference,
-    histogram: &Histogram,
-    sample_names: &[String],
-) -> Option<Chart> {
-    let bins = histogram.fractions[0].len();
-    let centre = |i: usize| match histogram.edges[..] {
-        [] => i as f64,
-        _ => (histogram.edges[i] + histogram.edges[i + 1]) / 2.0,
-    };
-    let bin_name = |i: usize| match histogram.edges[..] {
-        [] => histogram.levels[i].clone(),
-        _ => format!("{} to {}", number(histogram.edges[i], 4), number(histogram.edges[i + 1], 4)),
-    };
-    let x = match histogram.edges[..] {
-        [] => Axis::of_names("level, the most frequent first", &histogram.levels),
-        _ => Axis::new(&column.column, Scale::Linear, (0..bins).map(centre))?,
-    };
-    let all_fractions = histogram.fractions.iter().flatten().copied();
-    let y = Axis::new("fraction of the rows", Scale::Linear, all_fractions.chain([0.0]))?;
-    let series = histogram.fractions.iter().enumerate().map(|(side, fractions)| {
-        let marks = fractions.iter().enumerate();
-        let marks = marks.map(|(i, fraction)| DataPoint::new((centre(i), *fraction), bin_name(i)));
-        let name = sample_names.get(side).cloned().unwrap_or_else(|| format!("sample {}", side + 1));
-        Series { name, palette_index: side, marks: marks.collect(), ..Series::default() }
-    });
-    Some(Chart { series: series.collect(), has_legend: true, ..Chart::new(id, column.column.clone(), x, y) })
-}
-
-/// Returns the columns that differ most, as a text.
-fn describe_columns(column_tests: &[ColumnDifference]) -> String {
-    let different = column_tests.iter().filter(|column| column.corrected_p_value <= MAX_P_VALUE).count();
-    let alignment = |i: usize| if i == 0 { Align::Left } else { Align::Right };
-    let mut table = AlignedTable::new(COLUMN_HEADINGS.iter().enumerate().map(|(i, name)| (*name, alignment(i))));
-    column_tests.iter().take(SHOWN_COLUMNS).for_each(|column| table.push_row(column_cells(column)));
-    let count = format_count(column_tests.len() as u64);
-    format!("columns that differ most ({different} of {count} with a corrected p-value up to {MAX_P_VALUE})\n{table}")
-}
-
 impl fmt::Display for TestReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} on {}\n", self.statistic, self.subtitle())?;
         writeln!(f, "{}", facts(self.facts()))?;
         if !self.outcome.column_tests.is_empty() {
-            writeln!(f, "{}", describe_columns(&self.outcome.column_tests))?;
+            writeln!(f, "{}", columns::describe(&self.outcome.column_tests, &self.tested_rows()))?;
         }
         if !self.groups.is_empty() {
             writeln!(f, "{}", describe_groups(&self.groups))?;
@@ -343,34 +292,5 @@ mod tests {
         let words = [0.5, 0.56, 0.65, 0.72, 0.2].map(effect_word);
         assert_eq!(words, ["negligible", "small", "medium", "large", "large"]);
         assert_eq!([0.1, 0.3, 0.6, 2.0].map(effect_word_of_difference), ["negligible", "small", "medium", "large"]);
-    }
-
-    fn column(name: &str, p_value: f64, level: Option<&str>, histogram: Option<Histogram>) -> ColumnDifference {
-        ColumnDifference {
-            column: name.to_string(),
-            test: "ks",
-            distance: 0.25,
-            p_value,
-            corrected_p_value: 2.0 * p_value,
-            level: level.map(String::from),
-            means: [0.5, 0.75],
-            difference: level.is_none().then_some(0.8),
-            missing: None,
-            histogram,
-        }
-    }
-
-    #[test]
-    fn columns_are_a_table_and_charts() {
-        let columns = [column("x<0>", 1e-20, None, None), column("kind", 0.3, Some("kind=a"), None)];
-        let text = describe_columns(&columns);
-        assert!(text.contains("(1 of 2 with") && text.contains("below 1e-12") && text.contains("+0.80 sd"), "{text}");
-        assert!(text.contains("kind=a") && text.contains("75.0 %"), "{text}");
-        let fractions = [vec![0.5, 0.5], vec![0.1, 0.9]];
-        for (edges, levels) in [(vec![0.0, 1.0, 2.0], vec![]), (vec![], vec!["a".to_string(), "b".to_string()])] {
-            let histogram = Histogram { edges, levels, fractions: fractions.clone() };
-            let chart = histogram_chart("c", &columns[0], &histogram, &["old".to_string(), "new".to_string()]).unwrap();
-            assert_eq!((chart.series.len(), &*chart.series[1].name, chart.series[0].marks.len()), (2, "new", 2));
-        }
     }
 }

@@ -18,6 +18,7 @@ mod foreign;
 mod golden_models;
 mod guide;
 mod honest;
+mod inspect;
 mod iterative;
 mod kernel_sums;
 #[cfg(unix)]

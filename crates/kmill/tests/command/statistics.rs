@@ -313,3 +313,87 @@ fn the_distance_to_the_mean_is_that_of_the_formula() {
         assert_eq!(signs, [true, true, false], "{map}: {text}");
     }
 }
+
+/// Returns the largest difference of the distribution functions of two samples, by its definition.
+fn kolmogorov_distance(first: &[f64], second: &[f64]) -> f64 {
+    let below = |values: &[f64], at: f64| values.iter().filter(|v| **v <= at).count() as f64 / values.len() as f64;
+    first.iter().chain(second).map(|at| (below(first, *at) - below(second, *at)).abs()).fold(0.0, f64::max)
+}
+
+/// The rows on which a column is tested do not depend on the width of the other columns, and all
+/// rows of a small table are tested.
+#[test]
+fn a_column_is_tested_alike_whatever_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let shifted = |i: usize| (i as f64 * 1.3).sin() + if i.is_multiple_of(2) { 0.05 } else { 0.0 };
+    let rows: String = (0..6000)
+        .map(|i| {
+            let kind = if i % 2 == 0 && i % 60 == 0 { "b" } else { ["a", "b"][i * 7919 % 401 % 2] };
+            format!("{},{kind},{},s{},t{},u{},v{}\n", shifted(i), i % 2, i % 97, i % 89, i % 83, i % 79)
+        })
+        .collect();
+    std::fs::write(at.join("t.csv"), format!("x,kind,side,s,t,u,v\n{rows}")).unwrap();
+    let test = |features: &str| {
+        ok(at, &format!("test mmd t.csv --by side==0 --features {features} --rank 10 --permutations 9 --json"))
+    };
+    let (narrow, wide) = (test("x,kind"), test("x,kind,s,t,u,v"));
+    assert_eq!(wide["columns"][0].as_array().unwrap().len(), 2 + 97 + 89 + 83 + 79 + 1, "{}", wide["columns"]);
+    for report in [&narrow, &wide] {
+        assert_eq!(report["column_test_rows"], serde_json::json!([3000, 3000]));
+        assert_eq!(report["samples"], serde_json::json!(["side == 0", "side != 0"]));
+    }
+    let column = |report: &serde_json::Value, name: &str| {
+        let tests = report["column_tests"].as_array().unwrap();
+        let mut test = tests.iter().find(|test| test["column"] == name).unwrap().clone();
+        test["corrected_p_value"].take();
+        test
+    };
+    for name in ["x", "kind"] {
+        assert_eq!(column(&narrow, name), column(&wide, name));
+    }
+    let side = |side: usize| (0..6000).filter(|i| i % 2 == side).map(shifted).collect::<Vec<f64>>();
+    let (first, second) = (side(0), side(1));
+    let x = column(&wide, "x");
+    assert!((x["distance"].as_f64().unwrap() - kolmogorov_distance(&first, &second)).abs() < 1e-12, "{x}");
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    assert!((x["means"][0].as_f64().unwrap() - mean(&first)).abs() < 1e-12, "{x}");
+    // of larger tables the rows are sampled, and the means are of all rows
+    let rows: String = (0..30_000).map(|i| format!("{},{}\n", shifted(i), i % 2)).collect();
+    std::fs::write(at.join("long.csv"), format!("x,side\n{rows}")).unwrap();
+    let long = ok(at, "test mmd long.csv --by side==0 --rank 10 --permutations 9 --json");
+    assert_eq!(long["column_test_rows"], serde_json::json!([10_000, 10_000]));
+    let all: Vec<f64> = (0..30_000).filter(|i| i % 2 == 0).map(shifted).collect();
+    let x = column(&long, "x");
+    assert!((x["means"][0].as_f64().unwrap() - mean(&all)).abs() < 1e-12, "{x}");
+}
+
+/// A copy of the column of `--by` separates the samples: the report warns of it and shows its means
+/// with different digits.
+#[test]
+fn a_copy_of_the_dividing_column_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let rows: String = (0..400)
+        .map(|i| {
+            let (day, wave) = (i / 4 + 1, (i as f64 * 1.3).sin());
+            format!("2016-{:02}-{:02},{},{wave}\n", 1 + day / 28, 1 + day % 28, 2016.0 + f64::from(day) / 366.0)
+        })
+        .collect();
+    std::fs::write(at.join("t.csv"), format!("date,date_num,x\n{rows}")).unwrap();
+    let line = "test mmd t.csv --by date<2016-03-01 --rank 10 --permutations 9";
+    let (code, _, told) = kmill(at, line);
+    assert!(code == 0 && told.contains("column date_num separates the samples"), "{told}");
+    assert!(told.contains("--features '*,!date_num'"), "{told}");
+    let output =
+        std::process::Command::new(env!("CARGO_BIN_EXE_kmill")).current_dir(at).args(line.split(' ')).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("first        date < 2016-03-01 (220 rows)"), "{text}");
+    assert!(text.contains("second       date >= 2016-03-01 (180 rows)"), "{text}");
+    let words: Vec<&str> =
+        text.lines().find(|line| line.trim_start().starts_with("date_num")).unwrap().split_whitespace().collect();
+    let means = &words[words.len() - 4..words.len() - 2];
+    assert!(means[0] != means[1] && means[0].starts_with("2016."), "{text}");
+    let (code, _, told) = kmill(at, &format!("{line} --features *,!date_num"));
+    assert!(code == 0 && !told.contains("separates"), "{told}");
+}

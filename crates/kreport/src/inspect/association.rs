@@ -70,19 +70,95 @@ pub(super) fn determined_fraction(pairs: &[(f64, f64)], is_class: bool) -> Optio
     (total > 0.0).then(|| 1.0 - within.iter().sum::<f64>() / total)
 }
 
-/// Returns the area under the ROC curve of a column as a score for a target of two values, or 1
-/// minus this area, whichever is larger.
-pub(super) fn separation(pairs: &[(f64, f64)]) -> f64 {
+/// Returns the area under the ROC curve of a column as a score for a class against the rest; one
+/// half if a side is empty.
+pub(super) fn auc(pairs: &[(f64, f64)], class: f64) -> f64 {
     let scores: Vec<f64> = pairs.iter().map(|(score, _)| *score).collect();
-    let low = pairs.iter().map(|(_, class)| *class).fold(f64::INFINITY, f64::min);
-    let positives = pairs.iter().filter(|(_, class)| *class > low).count() as f64;
+    let positives = pairs.iter().filter(|(_, other)| *other == class).count() as f64;
     let negatives = pairs.len() as f64 - positives;
     if positives == 0.0 || negatives == 0.0 {
-        return 0.0;
+        return 0.5;
     }
-    let rank_sum: f64 = ranks(&scores).iter().zip(pairs).filter(|(_, pair)| pair.1 > low).map(|(rank, _)| rank).sum();
-    let area = (rank_sum - positives * (positives - 1.0) / 2.0) / (positives * negatives);
-    area.max(1.0 - area)
+    let in_class = ranks(&scores).into_iter().zip(pairs).filter(|(_, pair)| pair.1 == class);
+    let rank_sum: f64 = in_class.map(|(rank, _)| rank).sum();
+    (rank_sum - positives * (positives - 1.0) / 2.0) / (positives * negatives)
+}
+
+/// Returns the largest F1 score, the harmonic mean of precision and recall, of a class predicted by
+/// a threshold of a column, from above or below.
+pub(super) fn best_f1(pairs: &[(f64, f64)], class: f64) -> f64 {
+    let mut sorted = pairs.to_vec();
+    sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let positives = pairs.iter().filter(|(_, other)| *other == class).count() as f64;
+    let (mut below, mut found, mut best) = (0.0, 0.0, 0.0f64);
+    for tie in sorted.chunk_by(|a, b| a.0 == b.0) {
+        below += tie.len() as f64;
+        found += tie.iter().filter(|(_, other)| *other == class).count() as f64;
+        // 2 true positives over predicted and actual positives
+        let above = (positives - found, pairs.len() as f64 - below);
+        for (true_positives, predicted) in [(found, below), above] {
+            best = best.max(2.0 * true_positives / (predicted + positives).max(1.0));
+        }
+    }
+    best
+}
+
+/// Replaces the values of the first column by the fraction of a class among the other rows with the
+/// same value. A row does not count itself, so a column without information has no good scores.
+pub(super) fn class_rates(pairs: &[(f64, f64)], class: f64) -> Vec<(f64, f64)> {
+    let mut counts: HashMap<u64, (f64, f64)> = HashMap::new();
+    for (value, other) in pairs {
+        let (rows, in_class) = counts.entry(value.to_bits()).or_default();
+        (*rows, *in_class) = (*rows + 1.0, *in_class + f64::from(*other == class));
+    }
+    let base_rate = pairs.iter().filter(|(_, other)| *other == class).count() as f64 / pairs.len().max(1) as f64;
+    let rate = |value: f64, other: f64| {
+        let (rows, in_class) = counts[&value.to_bits()];
+        if rows > 1.0 { (in_class - f64::from(other == class)) / (rows - 1.0) } else { base_rate }
+    };
+    pairs.iter().map(|(value, other)| (rate(*value, *other), *other)).collect()
+}
+
+/// Returns the gamma of Goodman and Kruskal: the fraction of concordant pairs of rows minus the
+/// fraction of discordant ones, without the pairs that are equal in a column; 0 if no such pair
+/// exists. Counts the pairs in O(n log n).
+pub(super) fn gamma(pairs: &[(f64, f64)]) -> f64 {
+    let mut values: Vec<f64> = pairs.iter().map(|(_, b)| *b).collect();
+    values.sort_by(f64::total_cmp);
+    values.dedup();
+    let mut sorted = pairs.to_vec();
+    sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
+    // number of earlier rows by the position of their second value, as a Fenwick tree
+    let mut tree = vec![0u64; values.len() + 1];
+    let (mut concordant, mut discordant, mut earlier) = (0u64, 0u64, 0u64);
+    for tie in sorted.chunk_by(|a, b| a.0 == b.0) {
+        let positions: Vec<usize> = tie.iter().map(|(_, b)| values.partition_point(|value| value < b)).collect();
+        for position in &positions {
+            let (below, up_to) = (prefix_sum(&tree, *position), prefix_sum(&tree, position + 1));
+            concordant += below;
+            discordant += earlier - up_to;
+        }
+        for position in &positions {
+            let mut node = position + 1;
+            while node < tree.len() {
+                tree[node] += 1;
+                node += node & node.wrapping_neg();
+            }
+        }
+        earlier += tie.len() as u64;
+    }
+    let total = concordant + discordant;
+    if total > 0 { (concordant as f64 - discordant as f64) / total as f64 } else { 0.0 }
+}
+
+/// Returns the sum of the first `count` entries of a Fenwick tree.
+fn prefix_sum(tree: &[u64], count: usize) -> u64 {
+    let (mut node, mut sum) = (count, 0);
+    while node > 0 {
+        sum += tree[node];
+        node -= node & node.wrapping_neg();
+    }
+    sum
 }
 
 #[cfg(test)]
@@ -95,23 +171,65 @@ mod tests {
     }
 
     #[test]
-    fn separation_is_the_fraction_of_ordered_pairs() {
-        let pairs: Vec<(f64, f64)> = pairs().into_iter().map(|(a, b)| (a, f64::from(b > 2.0))).collect();
-        let (mut ordered, mut count) = (0.0, 0.0);
-        for high in pairs.iter().filter(|pair| pair.1 == 1.0) {
-            for low in pairs.iter().filter(|pair| pair.1 == 0.0) {
-                count += 1.0;
-                ordered += if high.0 > low.0 {
-                    1.0
-                } else if high.0 == low.0 {
-                    0.5
-                } else {
-                    0.0
-                };
+    fn auc_is_the_fraction_of_ordered_pairs() {
+        let pairs: Vec<(f64, f64)> = pairs().into_iter().map(|(a, b)| (a, b.floor())).collect();
+        for class in [0.0, 2.0, 5.0] {
+            let (mut ordered, mut count) = (0.0, 0.0);
+            for high in pairs.iter().filter(|pair| pair.1 == class) {
+                for low in pairs.iter().filter(|pair| pair.1 != class) {
+                    count += 1.0;
+                    ordered += match high.0.total_cmp(&low.0) {
+                        std::cmp::Ordering::Greater => 1.0,
+                        std::cmp::Ordering::Equal => 0.5,
+                        std::cmp::Ordering::Less => 0.0,
+                    };
+                }
+            }
+            assert!((auc(&pairs, class) - ordered / count).abs() < 1e-12, "{class}");
+        }
+        assert_eq!(auc(&pairs, 77.0), 0.5);
+    }
+
+    #[test]
+    fn f1_is_the_best_of_all_thresholds() {
+        let pairs: Vec<(f64, f64)> = pairs().into_iter().map(|(a, b)| (a, f64::from(b + a / 4.0 > 4.0))).collect();
+        let mut best = 0.0f64;
+        for threshold in 0..14 {
+            for is_above in [true, false] {
+                let is_predicted = |a: f64| (a >= f64::from(threshold)) == is_above;
+                let count = |keep: &dyn Fn(&(f64, f64)) -> bool| pairs.iter().filter(|pair| keep(pair)).count() as f64;
+                let hits = count(&|pair| is_predicted(pair.0) && pair.1 == 1.0);
+                let [precision, recall] = [count(&|pair| is_predicted(pair.0)), count(&|pair| pair.1 == 1.0)];
+                let (precision, recall) = (hits / f64::max(precision, 1.0), hits / recall);
+                best = best.max(2.0 * precision * recall / (precision + recall).max(1e-9));
             }
         }
-        let expected = f64::max(ordered / count, 1.0 - ordered / count);
-        assert!((separation(&pairs) - expected).abs() < 1e-12);
+        assert!((best_f1(&pairs, 1.0) - best).abs() < 1e-12 && best > 0.5, "{best}");
+    }
+
+    #[test]
+    fn rates_of_a_class_leave_out_the_row() {
+        let pairs = [(1.0, 7.0), (1.0, 7.0), (1.0, 2.0), (4.0, 7.0), (5.0, 2.0), (5.0, 2.0)];
+        let rates: Vec<f64> = class_rates(&pairs, 7.0).into_iter().map(|(rate, _)| rate).collect();
+        assert_eq!(rates, [0.5, 0.5, 1.0, 0.5, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn gamma_ignores_ties() {
+        let (mut concordant, mut discordant) = (0.0, 0.0);
+        let pairs = pairs();
+        for (i, a) in pairs.iter().enumerate() {
+            for b in &pairs[..i] {
+                let product = (a.0 - b.0) * (a.1 - b.1);
+                concordant += f64::from(product > 0.0);
+                discordant += f64::from(product < 0.0);
+            }
+        }
+        let expected = (concordant - discordant) / (concordant + discordant);
+        assert!((gamma(&pairs) - expected).abs() < 1e-12, "{}", gamma(&pairs));
+        let steps: Vec<(f64, f64)> = (0..90).map(|i| (f64::from(i), f64::from(i / 80))).collect();
+        assert_eq!(gamma(&steps), 1.0, "a sorted column of two values");
+        assert_eq!(gamma(&steps[..80]), 0.0);
     }
 
     #[test]

@@ -1,32 +1,25 @@
 //! Findings about the columns of a sample.
 
-use super::association::{complete_pairs, correlation, determined_fraction, rank_correlation, separation};
+use super::association::{complete_pairs, correlation, determined_fraction};
+use super::giveaway::giveaways;
 use super::identifier::{Identifier, IdentifierProbe};
+use super::row_order::{is_series, row_order};
 use super::sample::{ColumnSample, TableSample};
-use crate::table::{Align, AlignedTable, format_count, join_with_commas, percent};
+use crate::table::{Align, AlignedTable, join_with_commas, percent};
 use std::collections::{HashMap, HashSet};
 
 /// Minimum number of values of a column for most findings: with fewer, all values may differ, or
 /// agree with another column, by chance.
-const MIN_VALUES: usize = 50;
+pub(super) const MIN_VALUES: usize = 50;
 /// Minimum fraction of missing values that is reported.
 const MIN_MISSING: f64 = 0.01;
 /// Minimum correlation, in absolute value, of two columns that say the same.
 const MIN_DUPLICATE_CORRELATION: f64 = 0.9999;
-/// Minimum rank correlation with the target, in absolute value, of a column that gives it away; and
-/// minimum fraction of its variance, or of its rows, that the values of a column determine.
-const MIN_LEAK: f64 = 0.99;
 /// Maximum number of values of a target that is counted as classes.
 pub(super) const MAX_CLASSES: usize = 20;
 /// A class is rare if it has a smaller fraction of the rows than this number over the number of
 /// classes.
 const RARE_CLASS: f64 = 0.2;
-/// Minimum fraction of neighbouring rows in order, for a table in the order of a column.
-const MIN_ORDERED: f64 = 0.99;
-/// Minimum fraction of neighbouring rows with the same value, for rows that come in groups.
-const MIN_SHARED: f64 = 0.6;
-/// Minimum correlation of the targets of neighbouring rows that is reported.
-const MIN_NEIGHBOUR_CORRELATION: f64 = 0.5;
 /// Minimum kurtosis (the fourth moment in units of the squared variance; 3 for a normal
 /// distribution) of a column with long tails.
 const MIN_KURTOSIS: f64 = 30.0;
@@ -81,16 +74,20 @@ pub struct Finding {
 }
 
 impl Finding {
-    fn new(topic: Topic, columns: &[&str], finding: String, options: String) -> Self {
+    pub(super) fn new(topic: Topic, columns: &[&str], finding: String, options: String) -> Self {
         Self { topic, columns: columns.iter().map(ToString::to_string).collect(), finding, options }
     }
 
-    /// Returns the findings as a table.
+    /// Returns the findings as a table. The options have their own lines, because neither a finding
+    /// nor options may be cut.
     pub fn table(findings: &[Self]) -> AlignedTable {
-        let headings = [("what stands out", Align::Left), ("", Align::Left), ("option of a fit", Align::Left)];
-        let mut table = AlignedTable::new(headings);
+        let option_heading = "and the option of a fit that deals with it";
+        let mut table = AlignedTable::new([("what stands out", Align::Left), (option_heading, Align::Left)]);
         for finding in findings {
-            table.push_row([finding.topic.label(), &finding.finding, &finding.options]);
+            table.push_row([finding.topic.label(), &finding.finding]);
+            if !finding.options.is_empty() {
+                table.push_row(["", &finding.options]);
+            }
         }
         table
     }
@@ -109,7 +106,7 @@ pub fn findings(sample: &TableSample, target: Option<&str>) -> Vec<Finding> {
     let mut found = Vec::new();
     found.extend(target.and_then(classes));
     if let Some(target) = target {
-        found.extend(others.iter().filter_map(|column| gives_away(column, target)));
+        found.extend(giveaways(&others, target));
     }
     found.extend(identifiers.iter().map(|(ColumnSample { name, .. }, identifier)| {
         let (what, options) = match identifier {
@@ -122,14 +119,12 @@ pub fn findings(sample: &TableSample, target: Option<&str>) -> Vec<Finding> {
     found.extend(constants(&others));
     found.extend(duplicates(&others));
     found.extend(missing_values(&features));
-    found.extend(target.and_then(|target| similar_neighbours(target, sample)));
-    found.extend(others.iter().filter_map(|column| order(column, sample)));
-    found.extend(others.iter().filter_map(|column| groups(column, sample)));
+    found.extend(row_order(&others, target, sample));
     found.extend(long_tails(&others));
     found
 }
 
-fn without(name: &str) -> String {
+pub(super) fn without(name: &str) -> String {
     format!("--features '*,!{name}'")
 }
 
@@ -143,7 +138,7 @@ impl ColumnSample {
         self.values.iter().copied().filter(|value| value.is_finite())
     }
 
-    fn present_count(&self) -> usize {
+    pub(super) fn present_count(&self) -> usize {
         self.present().count()
     }
 
@@ -173,9 +168,7 @@ fn identifier(column: &ColumnSample, sample: &TableSample) -> Option<Identifier>
     let mut probe = IdentifierProbe::new(column.is_text(), column.values.len());
     sample.row_numbers.iter().zip(&column.values).for_each(|(row, value)| probe.add(*row, *value));
     // the days of a series may all differ too, but they order the rows
-    let is_order =
-        || column.is_text() && ordered_fraction(column, sample).is_some_and(|ordered| ordered >= MIN_ORDERED);
-    probe.identifier(&column.name).filter(|_| column.is_discrete && !is_order())
+    probe.identifier(&column.name).filter(|_| column.is_discrete && !is_series(column))
 }
 
 fn classes(target: &ColumnSample) -> Option<Finding> {
@@ -194,31 +187,14 @@ fn classes(target: &ColumnSample) -> Option<Finding> {
         .collect();
     let ellipsis = if counts.len() > MAX_LISTED_NAMES { ", …" } else { "" };
     let is_rare = counts.last().is_some_and(|(_, n)| (*n * counts.len()) as f64 <= RARE_CLASS * row_count as f64);
-    let options = if is_rare { "--class-weight balanced; tune any --measure auc" } else { "" };
+    let options = match (is_rare, counts.len()) {
+        (false, _) => "",
+        (true, 2) => "--class-weight balanced; tune any --measure auc",
+        // the area under the ROC curve is defined for two classes
+        (true, _) => "--class-weight balanced; tune any --measure log-loss",
+    };
     let what = format!("{}: {} values, {}{ellipsis}", target.name, counts.len(), join_with_commas(listed));
     Some(Finding::new(Topic::Classes, &[&target.name], what, options.to_string()))
-}
-
-fn gives_away(column: &ColumnSample, target: &ColumnSample) -> Option<Finding> {
-    let pairs = complete_pairs(column, target);
-    if pairs.len() < MIN_VALUES || target.distinct_count() < 2 {
-        return None;
-    }
-    let is_class = target.is_text() || target.is_discrete && target.distinct_count() <= MAX_CLASSES;
-    let what = if !column.is_text() && !is_class && rank_correlation(&pairs).abs() >= MIN_LEAK {
-        format!("{}: rank correlation {:.4} with {}", column.name, rank_correlation(&pairs), target.name)
-    } else if !column.is_text() && target.distinct_count() == 2 && separation(&pairs) >= MIN_LEAK {
-        format!("{}: auc {:.4} for {}", column.name, separation(&pairs), target.name)
-    } else {
-        let most_frequent = target.counts().into_values().max().unwrap_or(0) as f64 / pairs.len() as f64;
-        let fraction = determined_fraction(&pairs, is_class).filter(|fraction| *fraction >= MIN_LEAK)?;
-        if is_class && most_frequent >= MIN_LEAK - 0.05 {
-            return None;
-        }
-        let of_what = if is_class { "of the rows" } else { "of the variance" };
-        format!("{}: its values tell {} for {} {of_what}", column.name, target.name, percent(fraction))
-    };
-    Some(Finding::new(Topic::GivesTargetAway, &[&column.name], what, without(&column.name)))
 }
 
 fn constants(columns: &[&ColumnSample]) -> Option<Finding> {
@@ -285,61 +261,6 @@ fn missing_values(columns: &[&ColumnSample]) -> Option<Finding> {
     Some(Finding::new(Topic::Missing, &names, format!("{listed}{together}"), "--missing indicator".to_string()))
 }
 
-/// Returns the fraction of neighbouring rows whose values do not descend; `None` for few rows or
-/// few values.
-fn ordered_fraction(column: &ColumnSample, sample: &TableSample) -> Option<f64> {
-    let value = |i: usize| column.values[i];
-    let pairs: Vec<(f64, f64)> = sample
-        .neighbours()
-        .map(|(i, j)| (value(i), value(j)))
-        .filter(|(a, b)| a.is_finite() && b.is_finite())
-        .collect();
-    let ascending = pairs.iter().filter(|(a, b)| a <= b).count() as f64;
-    (pairs.len() >= MIN_VALUES && column.distinct_count() >= 10).then(|| ascending / pairs.len() as f64)
-}
-
-fn order(column: &ColumnSample, sample: &TableSample) -> Option<Finding> {
-    ordered_fraction(column, sample).filter(|ordered| *ordered >= MIN_ORDERED)?;
-    let name = &column.name;
-    let what = format!("{name}: ascends from row to row");
-    Some(Finding::new(Topic::Order, &[name], what, format!("--test last:20%:{name}; --folds forward:5:{name}")))
-}
-
-fn similar_neighbours(target: &ColumnSample, sample: &TableSample) -> Option<Finding> {
-    let pairs: Vec<(f64, f64)> = sample
-        .neighbours()
-        .map(|(i, j)| (target.values[i], target.values[j]))
-        .filter(|(a, b)| a.is_finite() && b.is_finite())
-        .collect();
-    if target.is_text() || pairs.len() < MIN_VALUES {
-        return None;
-    }
-    let r = correlation(&pairs);
-    (r >= MIN_NEIGHBOUR_CORRELATION).then(|| {
-        let what = format!("{}: correlation {r:.2} of neighbouring rows", target.name);
-        Finding::new(Topic::Order, &[&target.name], what, "--folds blocks:5; --test last:20%".to_string())
-    })
-}
-
-fn groups(column: &ColumnSample, sample: &TableSample) -> Option<Finding> {
-    let (counts, row_count) = (column.counts(), column.present_count() as f64);
-    if !column.is_discrete || counts.len() < 5 || row_count < MIN_VALUES as f64 {
-        return None;
-    }
-    let neighbours: Vec<(usize, usize)> = sample.neighbours().collect();
-    let shared = neighbours.iter().filter(|(i, j)| column.values[*i] == column.values[*j]).count() as f64;
-    let shared_fraction = shared / neighbours.len().max(1) as f64;
-    let by_chance: f64 = counts.values().map(|n| (*n as f64 / row_count).powi(2)).sum();
-    // a column that ascends is reported as the order of the rows
-    let is_ordered = ordered_fraction(column, sample).is_some_and(|ordered| ordered >= MIN_ORDERED);
-    (shared_fraction >= MIN_SHARED && by_chance < MIN_SHARED / 2.0 && !is_ordered).then(|| {
-        let name = &column.name;
-        let values = format_count(counts.len() as u64);
-        let what = format!("{name}: {} of neighbouring rows share one of {values} values", percent(shared_fraction));
-        Finding::new(Topic::Groups, &[name], what, format!("--test groups:20%:{name}; --folds groups:5:{name}"))
-    })
-}
-
 fn long_tails(columns: &[&ColumnSample]) -> Option<Finding> {
     let kurtosis = |column: &ColumnSample| {
         let values: Vec<f64> = column.present().collect();
@@ -361,20 +282,20 @@ fn long_tails(columns: &[&ColumnSample]) -> Option<Finding> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn column(name: &str, value: impl Fn(usize) -> f64) -> ColumnSample {
+    pub(in crate::inspect) fn column(name: &str, value: impl Fn(usize) -> f64) -> ColumnSample {
         let values: Vec<f64> = (0..400).map(value).collect();
         let is_discrete = values.iter().all(|value| value.is_nan() || value.fract() == 0.0);
         ColumnSample { name: name.to_string(), values, is_discrete, ..ColumnSample::default() }
     }
 
-    fn sample(columns: impl IntoIterator<Item = ColumnSample>) -> TableSample {
+    pub(in crate::inspect) fn sample(columns: impl IntoIterator<Item = ColumnSample>) -> TableSample {
         TableSample { columns: columns.into_iter().collect(), row_numbers: (0..400).collect(), stored_rows: 400 }
     }
 
-    fn noise(i: usize) -> f64 {
+    pub(in crate::inspect) fn noise(i: usize) -> f64 {
         ((i * 7919 + 13) as f64).sin() * 43758.5453 % 1.0
     }
 
@@ -432,5 +353,17 @@ mod tests {
             (&*rare.finding, &*rare.options),
             ("spam: 2 values, 0 95.00 %, 1 5.00 %", "--class-weight balanced; tune any --measure auc")
         );
+        let three = column("status", |i| f64::from(i % 20 == 0) + f64::from(i % 40 == 0));
+        let found = findings(&sample([column("b", |i| noise(3 * i)), three]), Some("status"));
+        assert_eq!(found[0].options, "--class-weight balanced; tune any --measure log-loss");
+    }
+
+    #[test]
+    fn findings_are_not_cut() {
+        let what = "w".repeat(300);
+        let options = format!("--test groups:20%:{}", "o".repeat(90));
+        let text = Finding::table(&[Finding::new(Topic::Groups, &["g"], what.clone(), options.clone())]).to_string();
+        assert!(text.contains(&format!("groups of rows   {what}\n")), "{text}");
+        assert!(text.contains(&format!("\n{:19}{options}\n", "")), "{text}");
     }
 }

@@ -5,8 +5,10 @@
 
 mod association;
 mod findings;
+mod giveaway;
 mod identifier;
 mod page;
+mod row_order;
 mod sample;
 
 pub use findings::{Finding, Topic, findings};

@@ -1,7 +1,7 @@
 //! A sample of the rows of a table: blocks of consecutive rows.
 
-use kstore::schema::Kind;
-use kstore::{Digest, KeptColumn, KeptValues, ReadSettings, Result, RowBuf, RowSource, Selection, Table};
+use kstore::schema::{Column, Kind};
+use kstore::{Digest, KeptColumn, KeptValues, Label, ReadSettings, Result, RowBuf, RowSource, Selection, Table};
 use std::collections::BTreeMap;
 
 /// Maximum number of values of the sample; they take 16 MB.
@@ -36,6 +36,8 @@ pub struct ColumnSample {
     pub values: Vec<f64>,
     /// The distinct texts of a column of texts, in alphabetical order; otherwise empty.
     pub texts: Vec<String>,
+    /// True if the values are dates or timestamps, stored as such or as texts with the year first.
+    pub is_time: bool,
     /// True if all values are integers, booleans or texts.
     pub is_discrete: bool,
 }
@@ -89,8 +91,11 @@ pub fn draw_sample(table: &Table, max_bytes: usize) -> Result<TableSample> {
             gathered.iter_mut().zip(&buffer.kept_columns).for_each(|(column, kept)| column.extend(kept));
         }
     }
-    sample.columns =
-        columns.iter().zip(gathered).map(|(column, gathered)| gathered.finish(column.name.clone())).collect();
+    let finish = |(column, gathered): (&&Column, GatheredColumn)| {
+        let is_time = gathered.is_time(|label| table.day_of(&column.name, label).is_some());
+        ColumnSample { is_time, ..gathered.finish(column.name.clone()) }
+    };
+    sample.columns = columns.iter().zip(gathered).map(finish).collect();
     Ok(sample)
 }
 
@@ -120,6 +125,14 @@ impl GatheredColumn {
         }
     }
 
+    /// Returns whether all texts, or the stored numbers, are dates by this function.
+    fn is_time(&self, is_date: impl Fn(&Label) -> bool) -> bool {
+        match self.text_numbers.is_empty() {
+            true => is_date(&Label::Int(0)),
+            false => self.text_numbers.keys().all(|text| is_date(&Label::Text(text.as_str().into()))),
+        }
+    }
+
     fn finish(self, name: String) -> ColumnSample {
         let mut position_of_number = vec![0.0; self.text_numbers.len()];
         self.text_numbers
@@ -130,7 +143,8 @@ impl GatheredColumn {
         if !position_of_number.is_empty() {
             values.iter_mut().filter(|v| !v.is_nan()).for_each(|v| *v = position_of_number[*v as usize]);
         }
-        ColumnSample { name, values, texts: self.text_numbers.into_keys().collect(), is_discrete: !self.has_reals }
+        let texts = self.text_numbers.into_keys().collect();
+        ColumnSample { name, values, texts, is_discrete: !self.has_reals, ..ColumnSample::default() }
     }
 }
 

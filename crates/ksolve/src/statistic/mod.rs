@@ -54,6 +54,7 @@
 
 mod column_histogram;
 mod column_tests;
+mod column_values;
 mod conditional_hsic;
 mod exact_mmd;
 mod herding;
@@ -228,6 +229,11 @@ pub struct TestOutcome {
     #[doc(hidden)]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub column_tests: Vec<ColumnDifference>,
+    /// Number of rows of each sample on which the single columns were tested; empty if the columns
+    /// were not tested, or by their means over all rows.
+    #[doc(hidden)]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub column_test_rows: Vec<u64>,
     /// Kernels, with numeric parameters.
     pub kernels: Vec<String>,
     /// Number of features of each map; empty for the exact kernel.

@@ -165,6 +165,7 @@ pub fn compare_with_model(
             },
             rows: vec![metadata.rows, statistics.rows],
             column_tests: moved_columns(metadata, &model.scaler.mean, &statistics.inputs),
+            column_test_rows: Vec::new(),
             kernels: vec![kernel.to_string()],
             ranks: vec![map.dims().1],
             passes,

@@ -1,7 +1,8 @@
 //! The execution of a statistic on tables: scaling, maps and the memory plan.
 
+use super::column_tests::{self, ColumnTests};
 use super::conditional_hsic::{self, Conditioning};
-use super::{SampleKind, StatisticFamily, TestOutcome, column_tests, exact_mmd};
+use super::{SampleKind, StatisticFamily, TestOutcome, exact_mmd};
 use crate::features::{self, FeatureTier, FitData, SectionPoints};
 use crate::gram::{GramScratch, GramState};
 use crate::prepare::map_builder::{BuiltMap, MapBuilder};
@@ -95,18 +96,28 @@ pub fn measure<T: Real>(
     } else {
         plans
     };
+    let mut columns_per_pass = 1;
     if family.sample_kind == SampleKind::Samples {
-        plans.push(column_tests::plan(&size, pass_shape, resources.memory));
+        let (plan, columns) = column_tests::plan(tables[0], &size, pass_shape, resources.memory);
+        plans.push(plan);
+        columns_per_pass = columns;
     }
     let planned_bytes = check_plans(plans)?;
-    let (survey, row_counts) = survey(&tables, &train_options, pass_shape, resources)?;
-    let column_tests = match tables[..] {
-        [first, second] => {
-            column_tests::column_tests([first, second], &row_counts, options.seed, pass_shape, resources)?
-        }
-        _ => Vec::new(),
+    let (survey, statistics) = survey(&tables, &train_options, pass_shape, resources)?;
+    let row_counts: Vec<u64> = statistics.iter().map(|statistics| statistics.rows).collect();
+    let column_tests = match (&tables[..], &statistics[..]) {
+        ([first, second], [first_statistics, second_statistics]) => column_tests::column_tests(
+            [first, second],
+            [first_statistics, second_statistics],
+            columns_per_pass,
+            options.seed,
+            pass_shape,
+            resources,
+        )?,
+        _ => ColumnTests::default(),
     };
-    let column_passes = u64::from(!column_tests.is_empty());
+    drop(statistics);
+    let ColumnTests { columns: column_tests, rows: column_test_rows, passes: column_passes } = column_tests;
     let scaled = open_rows::<T>(&tables, &survey.read_settings())?;
     let (source, row_count, read_settings) = (&chain_rows(&scaled)?, survey.row_count(), survey.read_settings());
     let builder = MapBuilder {
@@ -134,6 +145,7 @@ pub fn measure<T: Real>(
             statistic,
             rows: row_counts,
             column_tests,
+            column_test_rows,
             kernels,
             ranks: Vec::new(),
             passes: 2 + column_passes + passes,
@@ -182,7 +194,16 @@ pub fn measure<T: Real>(
         Some(conditioning) => conditional_hsic::measure(&fit_data, [ranks[0], ranks[1]], conditioning)?,
         None => T::pick(family.measure)(&fit_data, split_point, permutation_count)?,
     };
-    Ok(TestOutcome { statistic, rows: row_counts, column_tests, kernels, ranks, passes, planned_bytes })
+    Ok(TestOutcome {
+        statistic,
+        rows: row_counts,
+        column_tests,
+        column_test_rows,
+        kernels,
+        ranks,
+        passes,
+        planned_bytes,
+    })
 }
 
 fn check_samples(family: &StatisticFamily, input: TestInput<'_>, options: &TrainOptions) -> Result<()> {
@@ -251,25 +272,24 @@ fn chain_rows<T: Real>(rows: &[TableRows<T>]) -> Result<ChainedRows<'_, T>> {
     Ok(ChainedRows::new(rows.iter().map(|rows| rows as &dyn RowSource<T>).collect())?)
 }
 
-/// Computes the scaling of the features and the number of rows of every table, in one pass over
-/// each.
+/// Computes the scaling of the features and the statistics of every table, in one pass over each.
 fn survey(
     tables: &[&SelectedTable],
     train_options: &TrainOptions,
     pass_shape: PassShape,
     resources: &Resources<'_>,
-) -> Result<(Survey, Vec<u64>)> {
-    let (mut total, mut row_counts): (Option<Statistics>, Vec<u64>) = (None, Vec::new());
+) -> Result<(Survey, Vec<Statistics>)> {
+    let (mut total, mut by_table): (Option<Statistics>, Vec<Statistics>) = (None, Vec::new());
     for table in tables {
         let source = table.rows::<f64>(ReadSettings::default())?;
         let observer = resources.start_stage_over("scaling statistics", source.range());
         let reduction = StatisticsReduction::new(RowSource::shape(&source));
         let statistics = pass_shape.pass(pass_shape.scan_lanes, resources, &*observer).reduce(&source, &reduction)?.0;
-        row_counts.push(statistics.rows);
         match &mut total {
             Some(total) => kstore::Merge::merge(total, &statistics),
-            None => total = Some(statistics),
+            None => total = Some(statistics.clone()),
         }
+        by_table.push(statistics);
     }
     let total = total.unwrap_or_default();
     let draw_median_rows = |row_count: u64| {
@@ -283,6 +303,6 @@ fn survey(
     };
     Ok((
         survey::survey_of_statistics(total, tables[0], train_options, resources.stage_observer, &draw_median_rows)?,
-        row_counts,
+        by_table,
     ))
 }
