@@ -50,6 +50,7 @@ fn options(task: Task, score: Score) -> TuneOptions {
         lambdas: grids::parse_regularisation("lambda", "1e-7..1e-3").unwrap(),
         intercept: Intercept::Free,
         kernels,
+        rough_kernels: Vec::new(),
         kernel_sums: Vec::new(),
         member_count: 1,
         factors: grids::parse_factors("0.0625..4").unwrap(),

@@ -223,7 +223,7 @@ mod tests {
         let missed = growth.report("").missed.unwrap();
         assert!((missed.new_rows - 0.13).abs() < 1e-12);
         // variance of 0, …, 6 in hundredths: 4, with the factor n/(n − 1)
-        let expected = (4e-4 * 700.0 / 699.0 * (1.0 / 700.0 + 1.0 / 1000.0)).sqrt();
+        let expected = (4e-4_f64 * 700.0 / 699.0 * (1.0 / 700.0 + 1.0 / 1000.0)).sqrt();
         assert!((missed.standard_error.unwrap() - expected).abs() < 1e-9, "{missed:?} {expected}");
         assert!((missed.odds_ratio.unwrap() - 0.13 / 0.87 * 9.0).abs() < 1e-12);
     }
