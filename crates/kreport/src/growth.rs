@@ -65,7 +65,10 @@ mod tests {
             {"column": "z", "fit": [0, 1], "range": [0, 1.5], "below": 0, "above": 1}]}"#;
         let growth: Growth = serde_json::from_str(json).unwrap();
         let lines = growth_lines(&growth.report("fit anew"));
-        assert_eq!(lines[0], ("range moved", "x: 300 rows (30.0 %) outside 0 to 1, now -1 to 3.5".to_string()));
+        assert_eq!(
+            lines[0],
+            ("range moved", "x: 300 rows (30.0 %) outside 0 to 1.000, now -1.000 to 3.500".to_string())
+        );
         assert_eq!(lines[1], ("outside ranges", "at most 1 rows of z: not more than by chance".to_string()));
         assert_eq!(lines[2].0, "new rows");
     }

@@ -292,7 +292,8 @@ fn train_model<T: Real>(
     let TrainedModel { mut model, mut report, needs_f64, training_folds } = trained;
 
     (report.solver, report.lambda_convention) = (fit.solver_family.name, convention_of(fit.solver_family.name));
-    let folds_warning = random_folds_warning(&report, &fit.requested_selection());
+    let folds_warning =
+        random_folds_warning(&report, &fit.requested_selection(), solver.properties().supports_forward_folds);
     improvement_warnings(&report).into_iter().chain(folds_warning).for_each(|text| resources.stage_observer.warn(text));
     (model.metadata.solver, model.metadata.intercept) = (fit.solver_family.name.to_string(), settings.intercept());
     model.metadata.options = fit.canonical_options(train_options)?;

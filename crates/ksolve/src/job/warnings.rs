@@ -40,15 +40,18 @@ pub(super) fn improvement_warnings(report: &FitReport) -> Vec<String> {
 
 /// Warns of random folds if the test rows are later rows or whole groups, or if features are past
 /// values: the choices then minimise an error that is smaller than the error on such rows.
-pub(super) fn random_folds_warning(report: &FitReport, selection: &Selection) -> Option<String> {
+pub(super) fn random_folds_warning(
+    report: &FitReport,
+    selection: &Selection,
+    supports_forward_folds: bool,
+) -> Option<String> {
     let has_random_folds = matches!(FoldSpec::parse(&report.folds), Ok(FoldSpec::Random(_)));
     let test_spec = selection.part.as_ref().filter(|_| has_random_folds).map(|part| match part {
         Part::Training(test_rows) | Part::Test(test_rows) => &test_rows.spec,
     });
     let later = |column: Option<&String>| {
         let order = column.map_or(String::new(), |column| format!(":{column}"));
-        let has_forward_folds = report.solver == solver::ridge::FAMILY.name;
-        let folds = if has_forward_folds { format!("forward:5{order}") } else { "blocks:5".to_string() };
+        let folds = if supports_forward_folds { format!("forward:5{order}") } else { "blocks:5".to_string() };
         ("the test rows are later rows", folds)
     };
     let (why, folds) = match test_spec {
@@ -219,7 +222,7 @@ mod tests {
             let rule = kstore::TestRule::Where(kstore::Condition::parse("day >= 3").unwrap());
             let test_rows = kstore::TestRows { spec: TestSpec::parse(spec).unwrap(), seed: 0, rule };
             let part = Some(Part::Training(std::sync::Arc::new(test_rows)));
-            random_folds_warning(&report, &Selection { part, ..Selection::default() })
+            random_folds_warning(&report, &Selection { part, ..Selection::default() }, solver == "ridge")
         };
         for (spec, solver, advice) in [
             ("last:20%:day", "ridge", "`folds` forward:5:day"),
@@ -235,7 +238,8 @@ mod tests {
         }
         let report = FitReport { solver: "ridge", folds: "5".to_string(), ..good() };
         let lags = kstore::Lags { order: Some("hour".to_string()), ..kstore::Lags::default() };
-        let text = random_folds_warning(&report, &Selection { lags: Some(lags), ..Selection::default() }).unwrap();
+        let text =
+            random_folds_warning(&report, &Selection { lags: Some(lags), ..Selection::default() }, true).unwrap();
         assert!(text.contains("past values") && text.ends_with("forward:5:hour"), "{text}");
     }
 

@@ -97,7 +97,7 @@ fn columns_and_values_that_cannot_be() {
         (
             "nan.parquet",
             "",
-            "nan.parquet: row 17 (counted from 0), column \"x1\" is NaN; clean the data or choose --missing drop or",
+            "nan.parquet: row 17 (counted from 0), column \"x1\" is NaN; clean the data or choose --missing indicator, --missing mean or",
         ),
         ("infinite.parquet", "", "infinite.parquet: row 17 (counted from 0), column \"x1\" is infinite"),
         (
