@@ -44,6 +44,7 @@ fn model() -> Model<f32> {
             certificate: None,
             rows: 0,
             online_rows: 0,
+            growth: None,
             seed: 0,
             landmarks: None,
             asinh: false,

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import TypeVar
 
-_ORDER = ("Parameters", "Attributes", "Returns", "Notes", "References", "Examples")
+_ORDER = ("Parameters", "Attributes", "Returns", "Warns", "Notes", "References", "Examples")
 
 # arguments that several methods share; the docstring of a method overrides them
 _ARGUMENTS = {
