@@ -235,7 +235,7 @@ mod tests {
         assert_eq!(verdict(growth(&|_| 0.182, 100)), Verdict::Outgrown);
         assert_eq!(verdict(growth(&|_| 0.181, 100)), Verdict::Fits);
         // deviation 0.1: three standard errors of 10,000 rows are about 0.01, of 100 rows 0.03
-        let noisy = |i: usize| if i % 2 == 0 { 0.1 } else { 0.3 };
+        let noisy = |i: usize| if i.is_multiple_of(2) { 0.1 } else { 0.3 };
         assert_eq!(verdict(growth(&noisy, 10_000)), Verdict::Outgrown);
         assert_eq!(verdict(growth(&noisy, 100)), Verdict::Fits);
         assert_eq!(verdict(growth(&|_| 0.5, 29)), Verdict::TooFewRows);
