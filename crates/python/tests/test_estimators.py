@@ -368,7 +368,8 @@ def test_partial_fit_continues_the_fit():
     assert whole.partial_fit(X, y).running_mse_ < 0.02
     with pytest.warns(UserWarning, match="outgrown its landmarks"):
         whole.partial_fit(X[:200] + np.array([4.0, 0.0]), y[:200])
-    assert sum(found["moved"] for found in whole.growth_["ranges"]) == 1, whole.growth_
+    # new rows of arrays are not clipped, so the model has no ranges
+    assert whole.growth_["ranges"] == []
     assert whole.growth_["missed"]["new_rows"] > 2 * whole.growth_["missed"]["fit_rows"]
 
 

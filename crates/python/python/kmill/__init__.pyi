@@ -1138,6 +1138,7 @@ class MaximumVarianceUnfolding(_Transformer):
     n_components: int | None
     n_neighbors: int | None
     nodes: int | None
+    edges: str | None
     rank: int | None
     scale: str | None
     clip: bool | None
@@ -1159,6 +1160,7 @@ class MaximumVarianceUnfolding(_Transformer):
         *,
         n_neighbors: int | None = ...,
         nodes: int | None = ...,
+        edges: str | None = ...,
         rank: int | None = ...,
         scale: str | None = ...,
         clip: bool | None = ...,
