@@ -100,8 +100,8 @@ pub(crate) fn configure() {
 /// Lets the arenas keep freed memory for the next buffers, if the budget is large. For subcommands
 /// that fit hundreds of small problems: otherwise the system clears the pages of their matrices for
 /// every fit. Measured on two cores: `kmill curve` on kin40k at ranks 250 to 1,000 takes 36 s
-/// instead of 41 s, of which the system takes 1.0 s instead of 4.7 s, and 451 MiB instead of 361
-/// MiB. The trials of `kmill tune` on 2,000 rows take .7 of the time, and 370 MiB instead of 202
+/// instead of 41 s, with 1.0 s instead of 4.7 s of system time, and 451 MiB instead of 361 MiB. The
+/// trials of `kmill tune` on 2,000 rows take .7 of the time, and 370 MiB instead of 202
 /// MiB.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[expect(unsafe_code, reason = "mallopt is a C function; this is the one file of the crate that may")]

@@ -175,7 +175,7 @@ fn similar_neighbours(target: &ColumnSample, groups: &[GroupColumn<'_>], sample:
         return None;
     }
     if direction(target).is_some() {
-        // the last rows have the largest targets: they are no test of the other rows
+        // the last rows have the largest targets, so they do not test predictions for the others
         let what = format!("{}: the rows are sorted by the target", target.name);
         return Some(Finding::new(Topic::Order, &[&target.name], what, String::new()));
     }

@@ -274,8 +274,8 @@ impl<T: Real> RunSetting<'_, '_, T> {
     }
 
     /// Fits ridge regression on the leading features, and returns its error on the test rows and
-    /// its effective dimension, one for each rank; `None` at ranks at which the system could not be
-    /// solved, and if there are no test rows.
+    /// its effective dimension, one for each rank. A rank has `None` if its system could not be
+    /// solved, and all ranks have `None` without test rows.
     fn test_errors(
         &self,
         map: &dyn FeatureMap<T>,

@@ -286,8 +286,8 @@ fn level_counts(levels: &[(usize, String)], samples: &[Vec<f64>; 2]) -> [Vec<f64
     })
 }
 
-/// Tests the levels of a category, of which the samples hold positions; `None` if fewer than two
-/// levels can be compared.
+/// Tests the levels of a category. The samples contain positions of levels. Returns `None` if fewer
+/// than two levels can be compared.
 fn test_levels(
     name: &str,
     levels: &[(usize, String)],

@@ -25,7 +25,7 @@
 //! apart.
 //!
 //! *Cost*: some 15 trials. A stage starts only if its trials, the tests and the final fit are
-//! predicted to end within the time. *Bytes*: those of a search with a sample of [`MAX_ROWS`] rows.
+//! predicted to end within the time. *Bytes*: as a search with a sample of [`MAX_ROWS`] rows.
 
 use super::contest::{ANY_SOLVER, Contender, ContenderReport, TRIAL_RANK, has_probabilities};
 use super::model_selection::{ModelSelection, get_or_compute_timed};
@@ -60,8 +60,7 @@ const MIN_ROWS: usize = 5_000;
 const MAX_ERROR: f64 = 0.03;
 const MAX_ERROR_FRACTION: f64 = 0.25;
 
-/// Factors of the median length scale, and the values of C. The second factor and the first C are
-/// those of the gate.
+/// Factors of the median length scale, and the values of C. The gate uses the first of both.
 const LENGTH_FACTORS: [f64; 3] = [0.4, 0.15, 1.0];
 const C_VALUES: [f64; 3] = [10.0, 1.0, 100.0];
 

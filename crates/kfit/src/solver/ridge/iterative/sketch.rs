@@ -79,7 +79,11 @@ kmodel::enum_of_words!(Preconditioner, "preconditioner", "krill" => Krill, "falk
 /// table has at most as many rows as the sketch.
 fn sketch_groups(n: usize, m: usize) -> Option<(usize, usize)> {
     let sketch_row_count = ROWS_PER_LANDMARK * m;
-    let group_count = sketch_row_count.div_ceil(MAX_GROUP_ROWS);
+    let mut group_count = sketch_row_count.div_ceil(MAX_GROUP_ROWS);
+    if group_count > GROUPS_PER_VISIT {
+        // all visits have the same number of groups
+        group_count = group_count.next_multiple_of(GROUPS_PER_VISIT);
+    }
     (sketch_row_count < n).then(|| (group_count, sketch_row_count.div_ceil(group_count)))
 }
 
@@ -358,10 +362,10 @@ mod tests {
     #[test]
     fn every_row_is_in_one_group_and_keeps_its_length() {
         let (groups, rows) = sketch_groups(100_000, 3000).unwrap();
-        assert_eq!((groups, rows, sketch_visits(100_000, 3000)), (47, 511, Some(12)));
+        assert_eq!((groups, rows, sketch_visits(100_000, 3000)), (48, 500, Some(12)));
         let assignment = SketchAssignment::new(1, groups as u64, rows as u64);
         let mut counts = vec![0usize; groups];
-        for row in 0..47_000 {
+        for row in 0..48_000 {
             counts[assignment.group(row)] += 1;
             let mut sketch_rows = assignment.row_signs(row, 7).map(|entry| entry.0);
             sketch_rows.sort_unstable();
