@@ -29,6 +29,7 @@ fn model() -> Model<f32> {
             second_view: None,
             members: vec![],
             precision: "f32".into(),
+            leaf_kernel: None,
             map: "nystrom".into(),
             rank: LANDMARKS,
             lambda: None,

@@ -25,6 +25,8 @@ pub mod growth;
 #[doc(hidden)]
 pub mod intervals;
 #[doc(hidden)]
+pub mod likelihood;
+#[doc(hidden)]
 pub mod linalg;
 pub mod model;
 pub mod moments;

@@ -4,7 +4,7 @@ use crate::model::{Basis, BasisTransform, Leaves};
 use crate::request::ProblemSize;
 use crate::{CertificateState, LinearHead, Link, RegressionLoss, Surface, Task, quadratic::Quadratic};
 use faer::Mat;
-use kapprox::metric::Metric;
+use kapprox::{Kernel, metric::Metric};
 use kmodel::predict::Predictor;
 use std::sync::Arc;
 
@@ -50,6 +50,8 @@ pub struct Solution<T> {
     pub fold_functions: Option<FoldFunctions>,
     /// Local models in cells of the input space; the splits are functions of the features.
     pub leaves: Option<Leaves<T>>,
+    /// Kernel of the leaves, if it is not the kernel of the features.
+    pub leaf_kernel: Option<Kernel>,
     /// Residuals of the map at every rank; `None` if no pass of the solver computed them.
     pub certificate: Option<CertificateState>,
     /// Ranks to certify; empty for the rank of the weights alone.
@@ -113,6 +115,7 @@ impl<T> Default for Solution<T> {
             components: None,
             fold_functions: None,
             leaves: None,
+            leaf_kernel: None,
             certificate: None,
             certified_ranks: Vec::new(),
             lambda: None,

@@ -71,6 +71,7 @@ impl fmt::Display for ModelReport {
             let (leaves, rows) = (format_count(leaves as u64), format_count(rows as u64));
             ("leaves", format!("{leaves}, exact solvers on {rows} rows"))
         }));
+        lines.extend(metadata.leaf_kernel.iter().map(|kernel| ("kernel of the leaves", rounded_kernel(kernel))));
         lines.extend(metadata.certificate.iter().map(|certificate| ("certificate", describe_certificate(certificate))));
         lines.extend(metadata.lambda.map(|lambda| ("lambda", short_lambda(lambda))));
         lines.push(("intercept", metadata.intercept.to_string()));

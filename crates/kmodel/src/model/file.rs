@@ -49,9 +49,11 @@ use serde_json::Value;
 use std::io::{Result as Written, Write};
 use std::{borrow::Cow, path::Path};
 
-/// Newest format that this version reads. Format 2 has models with several members; all other
-/// models are written in format 1, which older versions read.
-pub(super) const FORMAT_VERSION: u64 = 2;
+/// Newest format that this version reads: models whose leaves have their own kernel. Format 2 has
+/// models with several members; all other models are written in format 1, which older versions
+/// read.
+pub(super) const FORMAT_VERSION: u64 = 3;
+const MEMBERS_VERSION: u64 = 2;
 const SINGLE_FIT_VERSION: u64 = 1;
 
 /// Tensors of the held-out scores of prediction intervals.
@@ -317,7 +319,11 @@ impl<T: Real> Model<T> {
 fn metadata_json(metadata: &ModelMetadata) -> serde_json::Result<String> {
     let mut value = serde_json::to_value(metadata)?;
     if let Value::Object(map) = &mut value {
-        let version = if metadata.members.is_empty() { SINGLE_FIT_VERSION } else { FORMAT_VERSION };
+        let version = match (&metadata.leaf_kernel, metadata.members.is_empty()) {
+            (Some(_), _) => FORMAT_VERSION,
+            (None, false) => MEMBERS_VERSION,
+            (None, true) => SINGLE_FIT_VERSION,
+        };
         map.insert("format_version".to_string(), version.into());
         map.insert("needs_kmill".to_string(), MIN_KMILL_VERSION.into());
     }

@@ -122,7 +122,11 @@ struct LeafRows {
 impl<T: Real> Model<T> {
     pub(super) fn with_leaves(&self, basis: Box<dyn FeatureMap<T>>) -> Result<BasisFunctions<T>> {
         let Some(leaves) = &self.leaves else { return Ok(BasisFunctions { basis, leaves: Vec::new() }) };
-        let (kernel, d) = (self.any_kernel()?, self.dims().1);
+        let d = self.dims().1;
+        let kernel = match &self.metadata.leaf_kernel {
+            Some(kernel) => self.metadata.parse_kernel(kernel)?.build()?,
+            None => self.any_kernel()?,
+        };
         let leaf_functions = |rows: Range<usize>| -> Box<dyn FeatureMap<T>> {
             let points = leaves.points[rows.start * d..rows.end * d].to_vec();
             let landmarks = LandmarkSet { points, row_numbers: vec![NO_ROW; rows.len()], d, passes: 0, evaluations: 0 };

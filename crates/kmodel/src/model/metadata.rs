@@ -31,6 +31,11 @@ pub struct ModelMetadata {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[doc(hidden)]
     pub members: Vec<EnsembleMember>,
+    /// Kernel of the leaves, as an expression that can be parsed; absent if it is the kernel of
+    /// the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[doc(hidden)]
+    pub leaf_kernel: Option<String>,
     /// Type of the predictions: `f32` or `f64`. A fit in f32 predicts in f64 if its landmarks are
     /// so close to each other that f32 is too inaccurate.
     pub precision: String,

@@ -1,6 +1,6 @@
 //! Metric learning: first on a sample of the rows, then on all rows.
 
-use super::kernel_sum::{self, LikelihoodReport};
+use super::LikelihoodReport;
 use super::round::RoundData;
 use super::round_search::{LengthScales, MetricSearch, RoundReport};
 use super::{series, settings};
@@ -212,7 +212,7 @@ impl<T: Real> MetricRequest<'_, T> {
         let y = Mat::from_fn(n, t, |i, j| values[i * t + j]);
         let kernel = map_builder::resolve_length_scales(&options.kernel, &sample, options.seed, &[vec![1.0]])?;
         let (kernel, likelihood) =
-            kernel_sum::learn(&kernel[0], x.as_ref(), y.as_ref(), &sample.weights, &*stage, resources.workers)?;
+            kmodel::likelihood::learn(&kernel[0], x.as_ref(), y.as_ref(), &sample.weights, &*stage, resources.workers)?;
         let form = MetricForm::Likelihood.to_string();
         Ok(LearnedMetric { kernel, form, likelihood, passes: 2, ..LearnedMetric::default() })
     }

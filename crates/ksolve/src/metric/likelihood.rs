@@ -16,8 +16,9 @@
 use super::marginal::Sample;
 use crate::linalg::lbfgs::{LbfgsLimits, Minimum, minimise};
 use crate::{Error, Result};
-use faer::{Mat, MatRef};
+use faer::MatRef;
 use kapprox::kernel::{AnyKernel, KernelFunction, require_positive_definite};
+use kmodel::likelihood::{check_sample, standardise};
 use kstore::Workers;
 use kstore::pass::Observer;
 use std::sync::Arc;
@@ -108,41 +109,6 @@ pub(super) fn bytes(rows: usize, d: usize, t: usize) -> usize {
     // n × d and n × t arrays (4 each), n × m and m × m kernel matrices and their gradients, and the
     // L-BFGS history (24 d)
     8 * (n * (4 * d + 4 * t + 8 * m) + 10 * m * m + 24 * d)
-}
-
-pub(super) fn check_sample(x: MatRef<'_, f64>, y: MatRef<'_, f64>) -> Result<()> {
-    Error::check_dimension("rows of y", x.nrows(), y.nrows())?;
-    Error::check_dimension("columns of x", x.ncols().max(1), x.ncols())?;
-    Error::check_dimension("columns of y", y.ncols().max(1), y.ncols())?;
-    if x.nrows() < 2 {
-        return Err(Error::TooFewRows { rows: x.nrows() as u64 });
-    }
-    if x.is_all_finite() && y.is_all_finite() {
-        return Ok(());
-    }
-    Err(Error::NotFinite { what: "a feature or target of the sample", remedy: "clean the rows" })
-}
-
-/// Returns the mean variance of the target columns, and the targets, centred and divided by the
-/// square root of this variance.
-pub(super) fn standardise(y: MatRef<'_, f64>) -> (f64, Mat<f64>) {
-    let (n, t) = (y.nrows(), y.ncols());
-    let mut centred = y.to_owned();
-    let mut square_sum = 0.0;
-    for j in 0..t {
-        let mean = y.col(j).iter().sum::<f64>() / n as f64;
-        let is_constant = y.col(j).iter().all(|v| *v == y[(0, j)]);
-        // the rounded mean of a constant column may differ from its values; exact zeros make the
-        // variance exactly 0
-        centred.col_mut(j).iter_mut().for_each(|v| *v = if is_constant { 0.0 } else { *v - mean });
-        square_sum += centred.col(j).squared_norm_l2();
-    }
-    let variance = square_sum / (n * t) as f64;
-    if variance > 0.0 {
-        let std_dev = variance.sqrt();
-        (0..t).for_each(|j| centred.col_mut(j).iter_mut().for_each(|v| *v /= std_dev));
-    }
-    (variance, centred)
 }
 
 fn mean_diagonal(kernel: &dyn KernelFunction<f64>, x: MatRef<'_, f64>) -> f64 {

@@ -18,7 +18,7 @@
 //! start from one factor per input, and the factors are learned by maximum marginal likelihood.
 //!
 //! The form `likelihood` learns no matrix, but the weights of a sum of kernels and their length
-//! scales per input, by maximum marginal likelihood (module `kernel_sum`).
+//! scales per input, by maximum marginal likelihood ([`kmodel::likelihood`]).
 //!
 //! *Cost*: the rounds use a uniform sample in memory. If the table has more rows than the sample,
 //! one round over all rows follows. *Passes over the table*: two to draw the sample, and five for
@@ -30,8 +30,6 @@
 //! interpretable feature learning models for tabular data", 2025.
 
 pub mod combination;
-mod dense_likelihood;
-mod kernel_sum;
 mod learn;
 mod length_scale;
 mod likelihood;
@@ -41,8 +39,8 @@ mod round_search;
 mod series;
 mod settings;
 
-pub use kernel_sum::LikelihoodReport;
-pub(crate) use kernel_sum::{
+pub use kmodel::likelihood::LikelihoodReport;
+pub(crate) use kmodel::likelihood::{
     KernelSum, MIN_STAGED_ROWS, SampledRows, Stage as LikelihoodStage, bytes as likelihood_bytes,
 };
 pub use learn::LearnedMetric;

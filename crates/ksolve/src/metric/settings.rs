@@ -1,6 +1,6 @@
 //! Memory plan and settings of metric learning.
 
-use super::{kernel_sum, likelihood};
+use super::{likelihood, likelihood_bytes};
 use crate::prepare::stage_plans::{plan_solve, stage_plans};
 use crate::request::{
     FitRequest, LandmarkSource, MetricForm, MetricSource, PassShape, ProblemSize, Stage, TrainOptions, tile_rows,
@@ -94,7 +94,7 @@ fn likelihood_plan(size: &ProblemSize, kernel: &Kernel, budget: usize) -> Memory
     let (rows, remedy) = (sample_size(n, d), "read fewer columns (`features`), or give `metric` none");
     MemoryPlan::for_process("likelihood", budget, threads, 0)
         .term("sampled rows", rows.saturating_mul(3 * (d * element_bytes + 40) + 16 * (t + 1)), remedy)
-        .term("marginal likelihood", kernel_sum::bytes(rows, kernel, d, t, threads), remedy)
+        .term("marginal likelihood", likelihood_bytes(rows, kernel, d, t, threads), remedy)
 }
 
 #[doc(hidden)]

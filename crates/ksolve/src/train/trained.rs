@@ -140,6 +140,7 @@ impl<T: Real> ModelAssembly<'_, T> {
                 .second_view
                 .as_ref()
                 .map(|view| SecondView { kernel: view.kernel.to_string(), functions: view.basis_function_count }),
+            leaf_kernel: solution.leaf_kernel.as_ref().map(ToString::to_string),
             map: options.map.to_string(),
             precision: T::NAME.to_string(),
             rank,

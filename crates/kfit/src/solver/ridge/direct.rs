@@ -38,7 +38,10 @@ pub(super) fn plan(ridge: &Ridge, plan: MemoryPlan, size: &ProblemSize, pass_sha
     let interval_bytes = FoldFunctions::bytes(size, t, 1);
     let plan = plan.term_if(ridge.stores_fold_functions, "prediction intervals", interval_bytes, "use fewer folds");
     let plan = if ridge.computes_importance { gradients::plan(plan, size, pass_shape, t) } else { plan };
-    let plan = ridge.max_leaf_rows.into_iter().fold(plan, |plan, leaf_rows| leaves::plan(plan, leaf_rows, size));
+    let plan = ridge
+        .max_leaf_rows
+        .into_iter()
+        .fold(plan, |plan, leaf_rows| leaves::plan(plan, leaf_rows, ridge.leaf_kernel.as_ref(), size));
     let feature_bytes = p * size.element_bytes + size.map.footprint.per_row;
     let tile_bytes = pass_shape.gram_lanes
         * (pass_shape.prefetch_tiles + 4)
@@ -116,10 +119,10 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &FitData<'_, T>) -> Result<Solut
         ridge.computes_importance.then(outer_products).transpose()?.map(|products| gradients::rms_slopes(&products));
     let leaf_fit = ridge.max_leaf_rows.map(|leaf_rows| {
         let reduced_fit = leaves::fit_without_fold(&gram, rank, lambda, &grid, workers)?;
-        leaves::fit(data, leaf_rows, &fit.head, &reduced_fit, lambda)
+        leaves::fit(data, leaf_rows, ridge.leaf_kernel.as_ref(), &fit.head, &reduced_fit, lambda)
     });
     let leaf_passes = 2 * u64::from(leaf_fit.is_some());
-    let LeafFit { leaves, mut figures, train_mse } = leaf_fit.transpose()?.unwrap_or_default();
+    let LeafFit { leaves, leaf_kernel, mut figures, train_mse } = leaf_fit.transpose()?.unwrap_or_default();
     figures.insert(0, NamedValues::single(EFFECTIVE_DIMENSION, effective_dimension));
     // with leaves, the training error is known only if the leaves cover all rows
     let final_train_score = match &leaves {
@@ -135,6 +138,7 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &FitData<'_, T>) -> Result<Solut
         fold_functions,
         slopes,
         leaves,
+        leaf_kernel,
         figures,
         passes,
         train_score: final_train_score,

@@ -9,7 +9,7 @@ use crate::{Result, Task};
 
 #[doc(hidden)]
 pub const FAMILY: SolverFamily = SolverFamily {
-    joint_rank_parameters: &[LEAF_ROWS],
+    joint_rank_parameters: &[LEAF_ROWS, LEAF_KERNEL],
     options_for_exact_kernel,
     ..SolverFamily::new(
         "ridge",
@@ -35,6 +35,7 @@ pub const FAMILY: SolverFamily = SolverFamily {
             INTERVAL,
             IMPORTANCE,
             LEAF_ROWS,
+            LEAF_KERNEL,
             WEIGHTS,
         ],
         |settings| {
@@ -111,6 +112,17 @@ pub const LEAF_ROWS: Parameter = Parameter {
     help: "Learn the residuals of the features with the exact kernel, in the leaves of a tree; \
         each leaf has at most about this many rows, such as 6000; used only if it reduces the \
         error on validation rows (direct). The model stores all rows",
+};
+
+#[doc(hidden)]
+pub const LEAF_KERNEL: Parameter = Parameter {
+    name: "local_kernel",
+    kind: ParameterKind::Kernel,
+    default: None,
+    help: "Kernel of the leaves of `local`, such as 'exponential()'; its length scales, one for \
+        each feature, are learned from the residuals by marginal likelihood, and it is used only \
+        if it reduces the error on random rows and does not raise the error on a fold [default: \
+        the kernel of the fit]",
 };
 
 pub(super) const IMPORTANCE: Parameter = Parameter::flag(

@@ -21,6 +21,15 @@
 //! fold, and during the search the leaves and f₀ are fitted without this fold. The leaves are used
 //! only if they reduce the validation error of f₀ by at least 2 %.
 //!
+//! **A kernel of its own.** The leaves may have another kernel, `local_kernel`. Its length scales,
+//! one for each feature, maximise the marginal likelihood of the residuals of the trial leaves.
+//! They are short in the directions in which residuals of neighbouring rows differ. If rows of
+//! later times are far from all rows in such a direction, such as the time, the leaves add nothing
+//! to their prediction. Therefore a fifth of the rows, at random, chooses μ, and the leaves are
+//! used only if the error on these rows falls and the error on the held-out fold does not rise by
+//! more than 2 %. For contiguous folds, the first error is that between the rows of the table, and
+//! the second is that on new times.
+//!
 //! After the fit, the residuals of the rows of leaf l are r_l − K_l α_l = μα_l. If a row belongs to
 //! several leaves, the residual of the model is the mean of its residuals in these leaves, weighted
 //! by the leaf weights.
@@ -37,12 +46,16 @@ use crate::features::FitData;
 use crate::linalg::cholesky::{self, TriangularSystem};
 use crate::linalg::kernel_matrix::kernel_matrix;
 use crate::model::Leaves;
+use crate::prepare::map_builder::resolve_length_scale;
 use crate::request::{FitRequest, ProblemSize};
 use crate::solver::normal_equations::{head_at, system::RidgeSystem};
 use crate::solver::{NamedValues, check_stop, reject_if};
 use crate::{Error, FoldSpec, GramState, LinearHead, Result, RidgeGrid};
 use faer::{Accum, Mat, Par, linalg::matmul::matmul};
-use kapprox::{KernelFunction, Real};
+use kapprox::landmark::RowSample;
+use kapprox::{Kernel, KernelFunction, Real};
+use kmodel::likelihood;
+use kstore::key::{Purpose, Stream};
 use kstore::{MemoryPlan, Workers};
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -59,12 +72,30 @@ const MAX_MU_STEPS: usize = 8;
 /// the features alone.
 const MAX_ERROR_RATIO: f64 = 0.98;
 
+/// Leaves with a kernel of their own are discarded if the error on the held-out fold exceeds this
+/// multiple of the error of the features alone.
+const MAX_FOLD_ERROR_RATIO: f64 = 1.02;
+
+/// Initial μ for a kernel of the leaves, whose values k(x, x) are 1.
+const INITIAL_MU_OF_LEAF_KERNEL: f64 = 1e-2;
+
 /// Requested fraction of the rows for validation. The fold with the nearest fraction is used.
 const VALIDATION_FRACTION: f64 = 0.2;
 
 /// Rejects options that require a model on features alone. `unsupported_options` contains further
 /// options of this kind, each with true if it is set.
-pub(super) fn check(request: &FitRequest<'_>, unsupported_options: [(&'static str, bool); 4]) -> Result<()> {
+pub(super) fn check(
+    request: &FitRequest<'_>,
+    leaf_kernel: Option<&Kernel>,
+    unsupported_options: [(&'static str, bool); 4],
+) -> Result<()> {
+    if let Some(kernel) = leaf_kernel {
+        let why = "its length scales are learned for the scaled features; leave `on` and `scale` out";
+        reject_if(kernel.restricts_columns() || kernel.rescales_inputs(), "local_kernel", kernel, why)?;
+        let why = "expected a kernel with a length scale, such as exponential()";
+        let has_length_scale = |term: &Kernel| term.needs_median() || term.column_lengths(request.size.d).is_some();
+        reject_if(!kernel.terms().iter().any(has_length_scale), "local_kernel", kernel, why)?;
+    }
     let why = "the models in the leaves (`local`) do not support it; leave one of the two out";
     unsupported_options.into_iter().try_for_each(|(name, is_set)| reject_if(is_set, name, "", why))?;
     let why = "`map` exact uses the exact kernel for all rows already; leave one of the two out";
@@ -77,15 +108,20 @@ pub(super) fn check(request: &FitRequest<'_>, unsupported_options: [(&'static st
 }
 
 /// Adds the rows of the leaves, and the system of the largest leaf, to a plan.
-pub(super) fn plan(plan: MemoryPlan, leaf_rows: usize, size: &ProblemSize) -> MemoryPlan {
+pub(super) fn plan(plan: MemoryPlan, leaf_rows: usize, leaf_kernel: Option<&Kernel>, size: &ProblemSize) -> MemoryPlan {
     let n = usize::try_from(size.n).unwrap_or(usize::MAX);
     let order = MAX_ROW_RATIO * leaf_rows;
     let data_bytes = n.saturating_mul(2 * (size.d * size.element_bytes + 8 * (2 * size.t + 1)));
-    plan.term("rows of the leaves", data_bytes.saturating_mul(2), "leave `local` out").term(
+    let plan = plan.term("rows of the leaves", data_bytes.saturating_mul(2), "leave `local` out").term(
         "system of a leaf",
         8 * order * order + 8 * order * (size.d + 2 * size.t),
         "lower `local`",
-    )
+    );
+    let sample_rows = TRIAL_LEAVES * order;
+    let likelihood_bytes =
+        |kernel: &Kernel| likelihood::bytes(sample_rows.min(n), kernel, size.d, size.t, size.threads);
+    let bytes = leaf_kernel.map_or(0, likelihood_bytes);
+    plan.term_if(bytes > 0, "marginal likelihood", bytes, "leave `local_kernel` out")
 }
 
 /// The leaves, with entries for the report.
@@ -94,6 +130,8 @@ pub(super) struct LeafFit<T> {
     /// The leaves; `None` if their validation error is not below [`MAX_ERROR_RATIO`] of that of the
     /// features alone.
     pub(super) leaves: Option<Leaves<T>>,
+    /// The learned kernel of the leaves; `None` for the kernel of the features.
+    pub(super) leaf_kernel: Option<Kernel>,
     pub(super) figures: Vec<NamedValues>,
     /// Mean squared error of each target on the training rows, with the leaves; `None` if it is
     /// unknown, because some leaves were too large and dropped rows.
@@ -135,6 +173,7 @@ pub(super) fn fit_without_fold(
 pub(super) fn fit<T: Real>(
     data: &FitData<'_, T>,
     leaf_rows: usize,
+    leaf_kernel: Option<&Kernel>,
     head: &LinearHead,
     reduced_fit: &ReducedFit,
     lambda: f64,
@@ -143,19 +182,34 @@ pub(super) fn fit<T: Real>(
     let leaf_count = 1usize << depth;
     let tree = Tree::grow(data, head, leaf_count)?;
     let mut leaves = tree.assign_rows(data, head, reduced_fit, leaf_rows)?;
-    let kernel = data.kernel.build()?.typed::<f64>();
+    let leaf_kernel = leaf_kernel.map(|kernel| learn_kernel(kernel, &leaves, data)).transpose()?;
+    let kernel = match &leaf_kernel {
+        Some(kernel) => kernel.build()?.typed::<f64>(),
+        None => data.kernel.build()?.typed::<f64>(),
+    };
     let solver = LeafSolver { kernel, workers: data.resources.workers };
-    let (mu, [feature_error, leaf_error]) = solver.search_mu(&leaves, lambda * data.n as f64, data)?;
-    let mut figures = vec![
-        NamedValues::single("held-out mse of the features", feature_error),
-        NamedValues::single("held-out mse with leaves", leaf_error),
-    ];
-    if leaf_error >= MAX_ERROR_RATIO * feature_error {
+    let (initial_mu, held_out) = match leaf_kernel {
+        Some(_) => (INITIAL_MU_OF_LEAF_KERNEL, HeldOut::RandomRows(random_rows(data))),
+        None => (lambda * data.n as f64, HeldOut::Fold),
+    };
+    let (mu, [feature_error, leaf_error]) = solver.search_mu(&leaves, initial_mu, held_out, data)?;
+    let mut figures = Vec::new();
+    let mut fold_errors = [feature_error, leaf_error];
+    if let HeldOut::RandomRows(_) = held_out {
+        figures.push(NamedValues::single("mse of the features, random rows", feature_error));
+        figures.push(NamedValues::single("mse with leaves, random rows", leaf_error));
+        fold_errors = solver.mean_errors(&trial_leaves(&leaves), mu, HeldOut::Fold);
+    }
+    figures.push(NamedValues::single("held-out mse of the features", fold_errors[0]));
+    figures.push(NamedValues::single("held-out mse with leaves", fold_errors[1]));
+    let rises_on_fold = leaf_kernel.is_some() && fold_errors[1] > MAX_FOLD_ERROR_RATIO * fold_errors[0];
+    if leaf_error >= MAX_ERROR_RATIO * feature_error || rises_on_fold {
+        let [without, with] = if rises_on_fold { fold_errors } else { [feature_error, leaf_error] };
         let warning = format!(
-            "the models in the leaves are discarded: the error on validation rows is {leaf_error:.4e} with them, and {feature_error:.4e} without"
+            "the models in the leaves are discarded: the error on validation rows is {with:.4e} with them, and {without:.4e} without"
         );
         data.resources.stage_observer.warn(warning);
-        return Ok(LeafFit { figures, leaves: None, train_mse: None });
+        return Ok(LeafFit { figures, ..LeafFit::default() });
     }
     let stage = data.resources.stage_observer.start_steps("leaves", leaf_count as u64);
     let t = data.targets.count();
@@ -180,7 +234,66 @@ pub(super) fn fit<T: Real>(
     let points = leaves.iter_mut().flat_map(|leaf| std::mem::take(&mut leaf.x)).collect();
     let splits = tree.splits(head.weights.nrows());
     let leaves = Some(Leaves { splits, half_widths: tree.half_widths, row_counts, points, coefficients });
-    Ok(LeafFit { leaves, figures, train_mse: residuals.mse(data.n as f64) })
+    Ok(LeafFit { leaves, leaf_kernel, figures, train_mse: residuals.mse(data.n as f64) })
+}
+
+/// The rows that compare fits of the leaves.
+#[derive(Clone, Copy)]
+enum HeldOut {
+    /// The held-out fold, with the residuals of the features fitted without it.
+    Fold,
+    /// Random rows: a fifth of the rows, by the words of this stream. The features were fitted to
+    /// all rows, because they have far fewer functions than there are rows.
+    RandomRows(Stream),
+}
+
+impl HeldOut {
+    fn contains<T>(self, leaf: &Leaf<T>, i: usize) -> bool {
+        match self {
+            Self::Fold => leaf.is_held_out[i],
+            Self::RandomRows(stream) => stream.uniform(leaf.row_numbers[i]) < VALIDATION_FRACTION,
+        }
+    }
+
+    fn residuals<T>(self, leaf: &Leaf<T>) -> &[f64] {
+        match self {
+            Self::Fold => &leaf.reduced_residuals,
+            Self::RandomRows(_) => &leaf.residuals,
+        }
+    }
+}
+
+fn random_rows<T: Real>(data: &FitData<'_, T>) -> Stream {
+    Stream::new(data.options.seed, Purpose::PartitionTree, 1)
+}
+
+/// Returns the leaves whose validation rows choose μ.
+fn trial_leaves<T>(leaves: &[Leaf<T>]) -> Vec<&Leaf<T>> {
+    let count = TRIAL_LEAVES.min(leaves.len());
+    (0..count).map(|i| &leaves[(2 * i + 1) * leaves.len() / (2 * count)]).collect()
+}
+
+/// Learns the length scales of `kernel` from the residuals of the trial leaves, without validation
+/// rows.
+fn learn_kernel<T: Real>(kernel: &Kernel, leaves: &[Leaf<T>], data: &FitData<'_, T>) -> Result<Kernel> {
+    let (seed, workers) = (data.options.seed, data.resources.workers);
+    let stage = data.resources.stage_observer.start_stage("kernel of the leaves", None);
+    let random_rows = HeldOut::RandomRows(random_rows(data));
+    let (mut sample, mut residuals, mut t) = (RowSample::default(), Vec::new(), 1);
+    for leaf in trial_leaves(leaves) {
+        (sample.d, t) = (leaf.x.len() / leaf.len().max(1), leaf.t);
+        let is_training = |i: &usize| !HeldOut::Fold.contains(leaf, *i) && !random_rows.contains(leaf, *i);
+        for i in (0..leaf.len()).filter(is_training) {
+            sample.x.extend_from_slice(&leaf.x[i * sample.d..(i + 1) * sample.d]);
+            sample.row_numbers.push(leaf.row_numbers[i]);
+            residuals.extend_from_slice(&leaf.residuals[i * t..(i + 1) * t]);
+        }
+    }
+    let kernel = resolve_length_scale(kernel, &sample, seed)?;
+    let x = Mat::from_fn(sample.len(), sample.d, |i, j| sample.x[i * sample.d + j].to_f64());
+    let residuals = Mat::from_fn(sample.len(), t, |i, j| residuals[i * t + j]);
+    let (kernel, _) = likelihood::learn(&kernel, x.as_ref(), residuals.as_ref(), &[], &*stage, workers)?;
+    Ok(kernel)
 }
 
 /// Squared residuals of the training rows, summed leaf by leaf.
@@ -246,16 +359,16 @@ impl LeafSolver<'_> {
     /// features alone, and for the features plus the leaf, fitted to its training rows. Each row
     /// has its weight in the leaf, because a neighbouring leaf may have a larger weight in the
     /// prediction of the row.
-    fn validation_errors<T: Real>(&self, leaf: &Leaf<T>, mu: f64) -> [f64; 2] {
-        let is_validation = |i: usize| leaf.is_held_out[i];
+    fn validation_errors<T: Real>(&self, leaf: &Leaf<T>, mu: f64, held_out: HeldOut) -> [f64; 2] {
+        let is_validation = |i: usize| held_out.contains(leaf, i);
         let weights: Vec<f64> = (0..leaf.len()).filter(|i| is_validation(*i)).map(|i| leaf.weights[i]).collect();
         let weighted_squared_sum = |residuals: &Mat<f64>| {
             let rows = residuals.row_iter().zip(&weights);
             rows.map(|(row, weight)| weight * row.squared_norm_l2()).sum::<f64>()
         };
         let ((x, training_residuals), (z, residuals)) = (
-            leaf.selected_rows(|i| !is_validation(i), &leaf.reduced_residuals),
-            leaf.selected_rows(is_validation, &leaf.reduced_residuals),
+            leaf.selected_rows(|i| !is_validation(i), held_out.residuals(leaf)),
+            leaf.selected_rows(is_validation, held_out.residuals(leaf)),
         );
         if x.ncols() == 0 {
             return [weighted_squared_sum(&residuals); 2];
@@ -267,30 +380,35 @@ impl LeafSolver<'_> {
         [weighted_squared_sum(&residuals), weighted_squared_sum(&leaf_residuals)]
     }
 
+    /// Returns the mean squared residuals of some leaves' validation rows, without and with the
+    /// leaves.
+    fn mean_errors<T: Real>(&self, leaves: &[&Leaf<T>], mu: f64, held_out: HeldOut) -> [f64; 2] {
+        let validation_weight = |leaf: &&Leaf<T>| {
+            let validation_rows = (0..leaf.len()).filter(|i| held_out.contains(leaf, *i));
+            validation_rows.map(|i| leaf.weights[i]).sum::<f64>() * leaf.t as f64
+        };
+        let total_weight: f64 = leaves.iter().map(validation_weight).sum();
+        let errors = leaves.iter().map(|leaf| self.validation_errors(leaf, mu, held_out));
+        let sums = errors.fold([0.0; 2], |[a, b], [c, d]| [a + c, b + d]);
+        sums.map(|sum| sum / total_weight.max(f64::MIN_POSITIVE))
+    }
+
     /// Searches for the best μ from `initial_mu`. Returns this μ, and the validation errors without
     /// and with the leaves.
     fn search_mu<T: Real>(
         &self,
         leaves: &[Leaf<T>],
         initial_mu: f64,
+        held_out: HeldOut,
         data: &FitData<'_, T>,
     ) -> Result<(f64, [f64; 2])> {
-        let trial_count = TRIAL_LEAVES.min(leaves.len());
-        let trial_leaves: Vec<&Leaf<T>> =
-            (0..trial_count).map(|i| &leaves[(2 * i + 1) * leaves.len() / (2 * trial_count)]).collect();
-        let validation_weight = |leaf: &&Leaf<T>| {
-            (0..leaf.len()).filter(|i| leaf.is_held_out[*i]).map(|i| leaf.weights[i]).sum::<f64>() * leaf.t as f64
-        };
-        let total_weight: f64 = trial_leaves.iter().map(validation_weight).sum();
+        let trial_leaves = trial_leaves(leaves);
         let stage = data.resources.stage_observer.start_steps("lambda of the leaves", MAX_MU_STEPS as u64);
         let errors_at = |mu: f64| {
-            let sums = trial_leaves
-                .iter()
-                .map(|leaf| self.validation_errors(leaf, mu))
-                .fold([0.0; 2], |[a, b], [c, d]| [a + c, b + d]);
+            let errors = self.mean_errors(&trial_leaves, mu, held_out);
             stage.advance(1);
             check_stop(&*stage)?;
-            Ok::<_, Error>(sums.map(|sum| sum / total_weight.max(f64::MIN_POSITIVE)))
+            Ok::<_, Error>(errors)
         };
         let (mut best_mu, mut best_errors) = (initial_mu, errors_at(initial_mu)?);
         for factor in [1.0 / MU_FACTOR, MU_FACTOR] {

@@ -31,9 +31,9 @@ use crate::request::{
 };
 use crate::{Error, FoldSpec, Intercept, Result, Task};
 use family::{CRITERION, IMPORTANCE, LOO, METHOD, PRECONDITIONER};
-pub use family::{FAMILY, LEAF_ROWS, RESIDUAL};
+pub use family::{FAMILY, LEAF_KERNEL, LEAF_ROWS, RESIDUAL};
 pub use iterative::sketch::Preconditioner;
-use kapprox::{MapSpec, Real};
+use kapprox::{Kernel, MapSpec, Real};
 use kstore::MemoryPlan;
 
 /// Criterion that chooses a cell (a rank and a lambda) of the surface.
@@ -99,6 +99,8 @@ pub struct Ridge {
     /// Approximate maximum number of rows per leaf, if the exact kernel learns the residuals of the
     /// features in the leaves of a tree; `None` for features alone.
     pub max_leaf_rows: Option<usize>,
+    /// Kernel of the leaves, whose length scales are learned; `None` for the kernel of the fit.
+    pub leaf_kernel: Option<Kernel>,
 }
 
 impl Default for Ridge {
@@ -116,6 +118,7 @@ impl Default for Ridge {
             stores_fold_functions: false,
             computes_importance: false,
             max_leaf_rows: None,
+            leaf_kernel: None,
         }
     }
 }
@@ -135,6 +138,7 @@ impl Ridge {
             stores_fold_functions: settings.levels(&INTERVAL).is_some(),
             computes_importance: settings.flag(&IMPORTANCE),
             max_leaf_rows: settings.count(&LEAF_ROWS),
+            leaf_kernel: settings.kernel(&LEAF_KERNEL),
         }
     }
 
@@ -257,6 +261,7 @@ impl<T: Real> Solver<T> for Ridge {
         if self.max_leaf_rows.is_some() {
             leaves::check(
                 request,
+                self.leaf_kernel.as_ref(),
                 [
                     ("std", self.stores_variance),
                     ("loo", self.computes_loo),
@@ -265,6 +270,8 @@ impl<T: Real> Solver<T> for Ridge {
                 ],
             )?;
         }
+        let why = "it is the kernel of the leaves; set `local`, such as 6000";
+        reject_if(self.leaf_kernel.is_some() && self.max_leaf_rows.is_none(), LEAF_KERNEL.name, "", why)?;
         if self.is_min_norm() {
             let has_folds_or_ranks = options.folds != FoldSpec::None || options.ranks.len() > 1;
             let unsupported = [

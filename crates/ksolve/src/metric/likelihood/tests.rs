@@ -1,5 +1,6 @@
 use super::super::marginal::tests::{TestKernel, random_numbers};
 use super::*;
+use faer::Mat;
 use kstore::pass::NoObserver;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -1,5 +1,5 @@
-use super::super::marginal::tests::random_numbers;
 use super::*;
+use crate::likelihood::random_numbers;
 use faer::{Side, prelude::Solve};
 
 fn parts(text: &str, d: usize) -> Vec<Part> {

@@ -18,11 +18,8 @@
 //! [`sample::MAX_ROWS`] rows, which are chosen at equal steps in the order of the first target:
 //! they cover the range of this target more evenly than random rows.
 
-mod sample;
-
-pub(crate) use sample::{MIN_STAGED_ROWS, SampledRows, Stage};
-
 use super::dense_likelihood::{self, Part, Sample};
+use super::sample::{self, MIN_STAGED_ROWS, SampledRows, Stage};
 use crate::linalg::lbfgs::{LbfgsLimits, Minimum, minimise};
 use crate::{Error, Result};
 use faer::{Mat, MatRef};
@@ -107,7 +104,7 @@ impl fmt::Display for LikelihoodReport {
 ///
 /// *Cost*: some 50 evaluations of [`Sample::likelihood`] on a third of the rows for each start, and
 /// some 70 on all rows of the sample. The result is bit-identical for any number of threads.
-pub(super) fn learn(
+pub fn learn(
     kernel: &Kernel,
     x: MatRef<'_, f64>,
     y: MatRef<'_, f64>,
@@ -128,14 +125,15 @@ pub(super) fn learn(
 
 /// Returns the bytes that the search needs for a sample of this many rows with d columns. Each
 /// rescaled part of `kernel` has a copy of the columns.
-pub(crate) fn bytes(rows: usize, kernel: &Kernel, d: usize, t: usize, threads: usize) -> usize {
+pub fn bytes(rows: usize, kernel: &Kernel, d: usize, t: usize, threads: usize) -> usize {
     let (n, scaled) = (rows.min(sample::MAX_ROWS), kernel.terms().iter().filter(|term| term.rescales_inputs()).count());
     let inputs = d * (1 + scaled);
     dense_likelihood::bytes(n, inputs, t, threads) + 8 * (2 * n * (inputs + t) + rows * (d + 2 * t + 2 * d * scaled))
 }
 
 /// A sum of kernels whose weights and length scales are learned in stages, on more and more rows.
-pub(crate) struct KernelSum {
+#[derive(Debug)]
+pub struct KernelSum {
     /// Terms of the expression.
     terms: Vec<Kernel>,
     parts: Vec<Part>,
@@ -149,7 +147,7 @@ pub(crate) struct KernelSum {
 
 /// The minimum of a stage.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct StageResult {
+pub struct StageResult {
     /// Logarithms of the length scales of each part, of the weights and of the noise.
     theta: Vec<f64>,
     /// F in nats per row and target.
@@ -161,7 +159,7 @@ pub(crate) struct StageResult {
 impl KernelSum {
     /// Returns the search for the weights and length scales of `kernel` on the rows `x`. Every
     /// length scale of the kernel must be resolved.
-    pub(crate) fn new(kernel: &Kernel, x: MatRef<'_, f64>) -> Result<Self> {
+    pub fn new(kernel: &Kernel, x: MatRef<'_, f64>) -> Result<Self> {
         let (terms, mut parts, mut scaled) = (kernel.terms(), Vec::new(), Vec::new());
         let mut input_count = x.ncols();
         let weights = kernel.term_weights();
@@ -211,14 +209,14 @@ impl KernelSum {
     }
 
     /// Sets the result of the last stage, from which the next stage starts.
-    pub(crate) fn set_result(&mut self, result: Option<StageResult>) {
+    pub fn set_result(&mut self, result: Option<StageResult>) {
         self.best = result;
     }
 
     /// Minimises F on the rows of a stage. The first stage starts from the length scales of the
     /// expression, later stages from the result of the stage before. Returns `None` if F is not
     /// finite.
-    pub(crate) fn learn_stage(
+    pub fn learn_stage(
         &self,
         rows: &SampledRows<'_>,
         stage: Stage,
@@ -304,7 +302,7 @@ impl KernelSum {
     }
 
     /// Returns the kernel of the last stage, whose weights sum to 1, and its report.
-    pub(crate) fn result(&self) -> Result<(Kernel, LikelihoodReport)> {
+    pub fn result(&self) -> Result<(Kernel, LikelihoodReport)> {
         let Some(StageResult { theta, value, rows, targets }) = &self.best else {
             let remedy = "check targets and features for extreme values, or choose another kernel";
             return Err(Error::NotFinite { what: "the marginal likelihood", remedy });

@@ -1,6 +1,6 @@
-use super::super::marginal::tests::random_numbers;
-use super::sample::{MAX_ROWS, evenly_spaced_rows};
 use super::*;
+use crate::likelihood::random_numbers;
+use crate::likelihood::sample::{MAX_ROWS, evenly_spaced_rows};
 use kstore::pass::NoObserver;
 
 fn draws(n: usize, d: usize, seed: u64) -> Mat<f64> {

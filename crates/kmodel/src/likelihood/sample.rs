@@ -7,7 +7,7 @@ use faer::{Mat, MatRef};
 /// take 6·10⁹ flops.
 pub(super) const MAX_ROWS: usize = 1_500;
 /// Minimum number of rows of a sample whose first stage uses only a third of the rows.
-pub(crate) const MIN_STAGED_ROWS: usize = 750;
+pub const MIN_STAGED_ROWS: usize = 750;
 const STAGE_COUNT: usize = 3;
 /// Maximum number of steps on a third of the rows, and on all rows of the sample.
 const MAX_STEPS: (usize, usize) = (40, 60);
@@ -24,9 +24,10 @@ pub(super) fn evenly_spaced_rows(y: MatRef<'_, f64>) -> Vec<usize> {
 }
 
 /// Rows and targets from which kernels are learned.
-pub(crate) struct SampledRows<'a> {
+#[derive(Debug)]
+pub struct SampledRows<'a> {
     /// All rows, n x d.
-    pub(crate) x: MatRef<'a, f64>,
+    pub x: MatRef<'a, f64>,
     /// Targets, n x t, centred, with variance 1.
     y: Mat<f64>,
     weights: &'a [f64],
@@ -37,10 +38,10 @@ pub(crate) struct SampledRows<'a> {
 impl<'a> SampledRows<'a> {
     /// Returns a sample of the rows `x` (n x d, scaled) with `weights` (empty if all are equal) and
     /// targets `y` (n x t), or `None` if all targets are constant.
-    pub(crate) fn new(x: MatRef<'a, f64>, y: MatRef<'_, f64>, weights: &'a [f64]) -> Result<Option<Self>> {
-        super::super::likelihood::check_sample(x, y)?;
+    pub fn new(x: MatRef<'a, f64>, y: MatRef<'_, f64>, weights: &'a [f64]) -> Result<Option<Self>> {
+        super::check_sample(x, y)?;
         let order = evenly_spaced_rows(y);
-        let (variance, y) = super::super::likelihood::standardise(y);
+        let (variance, y) = super::standardise(y);
         Ok((variance > 0.0).then_some(Self { x, y, weights, order }))
     }
 
@@ -49,7 +50,7 @@ impl<'a> SampledRows<'a> {
         &self.order[..count]
     }
 
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.order.len()
     }
 
@@ -70,7 +71,7 @@ impl<'a> SampledRows<'a> {
 
 /// A stage of the search for a kernel.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stage {
+pub struct Stage {
     /// Number of rows, a prefix of the sample.
     rows: usize,
     max_steps: usize,
@@ -78,7 +79,7 @@ pub(crate) struct Stage {
 
 impl Stage {
     /// Returns the first stage for a sample of `rows` rows: a third of the rows if they are many.
-    pub(crate) fn first(rows: usize) -> Self {
+    pub fn first(rows: usize) -> Self {
         match rows >= MIN_STAGED_ROWS {
             true => Self { rows: rows.div_ceil(STAGE_COUNT), max_steps: MAX_STEPS.0 },
             false => Self { rows, max_steps: MAX_STEPS.0 + MAX_STEPS.1 },
@@ -86,7 +87,7 @@ impl Stage {
     }
 
     /// Returns the stages after the first one: on two thirds of the rows, and on all of them.
-    pub(crate) fn later(rows: usize) -> impl Iterator<Item = Self> {
+    pub fn later(rows: usize) -> impl Iterator<Item = Self> {
         let stages = 2..=if rows >= MIN_STAGED_ROWS { STAGE_COUNT } else { 0 };
         stages.map(move |stage| Self { rows: (stage * rows).div_ceil(STAGE_COUNT), max_steps: MAX_STEPS.1 })
     }
@@ -97,7 +98,7 @@ impl Stage {
     }
 
     /// Returns the number of rows of the stage.
-    pub(crate) fn rows(self) -> usize {
+    pub fn rows(self) -> usize {
         self.rows
     }
 
