@@ -57,7 +57,7 @@ use kapprox::{Kernel, KernelFunction, Real};
 use kmodel::likelihood;
 use kstore::key::{Purpose, Stream};
 use kstore::{MemoryPlan, Workers};
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 /// Number of leaves, spread evenly over the tree, whose validation rows choose μ. Chosen: more
 /// leaves estimate the error better, but each costs a factorisation for every μ.
@@ -76,11 +76,29 @@ const MAX_ERROR_RATIO: f64 = 0.98;
 /// multiple of the error of the features alone.
 const MAX_FOLD_ERROR_RATIO: f64 = 1.02;
 
+/// The kernel of the leaves is learned from this number of ranges of consecutive rows of a leaf,
+/// and from this number of rows of each range. Neighbours in a series are often neighbours in the
+/// table; rows at equal steps would have neither near nor distant pairs.
+const WINDOWS: usize = 20;
+const WINDOW_ROWS: usize = 25;
+
+/// A feature follows the order of the rows if it rises, or stays, from one row to the next in this
+/// fraction of the rows of every trial leaf, or falls, or stays.
+const ORDERED_FRACTION: f64 = 0.99;
+/// Initial length scale of such a feature, relative to the initial length scales of the others. The
+/// likelihood often has a minimum in which another feature, such as the season, tells the rows of a
+/// leaf apart; then the leaves would change the prediction of later rows with the same season. In
+/// the minimum from this start, they hardly do, and the error between the rows is about as small.
+const ORDERED_LENGTH: f64 = 0.01;
+
 /// Initial μ for a kernel of the leaves, whose values k(x, x) are 1.
 const INITIAL_MU_OF_LEAF_KERNEL: f64 = 1e-2;
 
 /// Requested fraction of the rows for validation. The fold with the nearest fraction is used.
 const VALIDATION_FRACTION: f64 = 0.2;
+/// Folds whose fractions differ by less than this number count as equal, and the last of them is
+/// used: new rows of a series follow the last rows.
+const FRACTION_TOLERANCE: f64 = 0.02;
 
 /// Rejects options that require a model on features alone. `unsupported_options` contains further
 /// options of this kind, each with true if it is set.
@@ -94,7 +112,7 @@ pub(super) fn check(
         reject_if(kernel.restricts_columns() || kernel.rescales_inputs(), "local_kernel", kernel, why)?;
         let why = "expected a kernel with a length scale, such as exponential()";
         let has_length_scale = |term: &Kernel| term.needs_median() || term.column_lengths(request.size.d).is_some();
-        reject_if(!kernel.terms().iter().any(has_length_scale), "local_kernel", kernel, why)?;
+        reject_if(!kernel.terms().iter().all(has_length_scale), "local_kernel", kernel, why)?;
     }
     let why = "the models in the leaves (`local`) do not support it; leave one of the two out";
     unsupported_options.into_iter().try_for_each(|(name, is_set)| reject_if(is_set, name, "", why))?;
@@ -144,8 +162,8 @@ pub(super) struct ReducedFit {
     pub(super) head: LinearHead,
 }
 
-/// Fits functions of the features to the rows outside one fold: the fold whose size is nearest to a
-/// fifth of the rows.
+/// Fits functions of the features to the rows outside one fold: the last fold whose size is nearest
+/// to a fifth of the rows.
 pub(super) fn fit_without_fold(
     gram: &GramState,
     rank: usize,
@@ -155,9 +173,9 @@ pub(super) fn fit_without_fold(
 ) -> Result<ReducedFit> {
     let fraction_difference =
         |fold: usize| (gram.folds()[fold].row_count as f64 / gram.row_count() as f64 - VALIDATION_FRACTION).abs();
-    let held_out_fold = (0..gram.folds().len())
-        .min_by(|a, b| fraction_difference(*a).total_cmp(&fraction_difference(*b)))
-        .unwrap_or_default();
+    let mut folds = (0..gram.folds().len()).rev();
+    let nearest = folds.clone().map(fraction_difference).fold(f64::INFINITY, f64::min);
+    let held_out_fold = folds.find(|fold| fraction_difference(*fold) <= nearest + FRACTION_TOLERANCE).unwrap_or(0);
     let mut system = RidgeSystem::new(gram.feature_count(), &grid.target_centre, grid.intercept);
     system.assemble(gram, Some(held_out_fold), workers)?;
     let solution = system.solve(lambda, &[rank], workers);
@@ -273,27 +291,84 @@ fn trial_leaves<T>(leaves: &[Leaf<T>]) -> Vec<&Leaf<T>> {
     (0..count).map(|i| &leaves[(2 * i + 1) * leaves.len() / (2 * count)]).collect()
 }
 
+/// Returns ranges of consecutive rows, evenly spaced among `n` rows.
+fn windows(n: usize) -> impl Iterator<Item = Range<usize>> {
+    let count = WINDOWS.min(n / WINDOW_ROWS).max(1);
+    let rows = if n / WINDOW_ROWS < WINDOWS { n / count } else { WINDOW_ROWS };
+    (0..count).map(move |k| k * n / count..k * n / count + rows)
+}
+
 /// Learns the length scales of `kernel` from the residuals of the trial leaves, without validation
 /// rows.
 fn learn_kernel<T: Real>(kernel: &Kernel, leaves: &[Leaf<T>], data: &FitData<'_, T>) -> Result<Kernel> {
     let (seed, workers) = (data.options.seed, data.resources.workers);
     let stage = data.resources.stage_observer.start_stage("kernel of the leaves", None);
     let random_rows = HeldOut::RandomRows(random_rows(data));
-    let (mut sample, mut residuals, mut t) = (RowSample::default(), Vec::new(), 1);
+    let (mut sample, mut leaf_sizes, mut residuals, mut t) = (RowSample::default(), Vec::new(), Vec::new(), 1);
     for leaf in trial_leaves(leaves) {
         (sample.d, t) = (leaf.x.len() / leaf.len().max(1), leaf.t);
         let is_training = |i: &usize| !HeldOut::Fold.contains(leaf, *i) && !random_rows.contains(leaf, *i);
-        for i in (0..leaf.len()).filter(is_training) {
+        let training_rows: Vec<usize> = (0..leaf.len()).filter(is_training).collect();
+        for i in windows(training_rows.len()).flatten().map(|k| training_rows[k]) {
             sample.x.extend_from_slice(&leaf.x[i * sample.d..(i + 1) * sample.d]);
             sample.row_numbers.push(leaf.row_numbers[i]);
             residuals.extend_from_slice(&leaf.residuals[i * t..(i + 1) * t]);
         }
+        leaf_sizes.push(sample.len() - leaf_sizes.iter().sum::<usize>());
     }
+    // a metric may have made some features much smaller than others, and a search that starts with
+    // the same length scale for all features would not find the short length scales of the former
+    let mut scales = standardise(&mut sample);
     let kernel = resolve_length_scale(kernel, &sample, seed)?;
+    let ordered: Vec<usize> = (0..sample.d).filter(|j| is_ordered(&sample, &leaf_sizes, *j)).collect();
+    for j in ordered {
+        scales[j] *= ORDERED_LENGTH;
+        sample.x.iter_mut().skip(j).step_by(sample.d).for_each(|v| *v = T::from_f64(v.to_f64() / ORDERED_LENGTH));
+    }
     let x = Mat::from_fn(sample.len(), sample.d, |i, j| sample.x[i * sample.d + j].to_f64());
     let residuals = Mat::from_fn(sample.len(), t, |i, j| residuals[i * t + j]);
     let (kernel, _) = likelihood::learn(&kernel, x.as_ref(), residuals.as_ref(), &[], &*stage, workers)?;
-    Ok(kernel)
+    let terms = kernel.terms().into_iter().map(|term| {
+        let lengths = term.column_lengths(sample.d).unwrap_or_default();
+        let lengths: Vec<f64> = lengths.iter().map(|(j, length)| length * scales[*j]).collect();
+        term.with_column_lengths(&lengths)
+    });
+    Ok(Kernel::weighted_sum(kernel.term_weights().into_iter().zip(terms)))
+}
+
+/// Returns true if feature j follows the order of the rows. `leaf_sizes` are the numbers of rows of
+/// each leaf.
+fn is_ordered<T: Real>(sample: &RowSample<T>, leaf_sizes: &[usize], j: usize) -> bool {
+    let value = |i: usize| sample.x[i * sample.d + j];
+    let (mut first_row, mut rises, mut falls, mut pairs) = (0, 0, 0, 0);
+    for size in leaf_sizes {
+        for i in first_row + 1..first_row + size {
+            rises += usize::from(value(i) > value(i - 1));
+            falls += usize::from(value(i) < value(i - 1));
+            pairs += 1;
+        }
+        first_row += size;
+    }
+    // a feature with few values has no order within a leaf
+    let opposite = rises.min(falls) as f64;
+    rises.max(falls) * 10 > pairs && opposite <= (1.0 - ORDERED_FRACTION) * pairs as f64
+}
+
+/// Divides each feature by its standard deviation, and returns the standard deviations; 1 for
+/// constant features.
+fn standardise<T: Real>(sample: &mut RowSample<T>) -> Vec<f64> {
+    let (n, d) = (sample.len().max(1) as f64, sample.d);
+    let standard_deviation = |j: usize| {
+        let values = || sample.x.iter().skip(j).step_by(d).map(|v| v.to_f64());
+        let mean = values().sum::<f64>() / n;
+        let deviation = (values().map(|v| (v - mean).powi(2)).sum::<f64>() / n).sqrt();
+        if deviation > f64::EPSILON.sqrt() * mean.abs() { deviation } else { 1.0 }
+    };
+    let deviations: Vec<f64> = (0..d).map(standard_deviation).collect();
+    for row in sample.x.chunks_exact_mut(d.max(1)) {
+        row.iter_mut().zip(&deviations).for_each(|(v, deviation)| *v = T::from_f64(v.to_f64() / deviation));
+    }
+    deviations
 }
 
 /// Squared residuals of the training rows, summed leaf by leaf.
