@@ -14,6 +14,7 @@ fn card(targets: &[&str], classes: Vec<Label>) -> ModelMetadata {
         solver: "ridge".to_string(),
         kernel: "gaussian(sigma=1)".to_string(),
         second_view: None,
+        leaf_kernel: None,
         members: Vec::new(),
         precision: "f64".to_string(),
         map: "nystrom".to_string(),

@@ -56,7 +56,7 @@ const ONE_VS_ONE_TIME_EXPONENT: f64 = 1.5;
 
 /// A kernel, a metric and a regularisation parameter for the exact kernel, with the error of their
 /// fit. With further members, the fit is the mean of fits with all kernels.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct ExactFit {
     pub(super) kernel: Kernel,
     pub(super) members: Vec<Kernel>,
@@ -80,7 +80,7 @@ impl ExactFit {
 pub(super) struct ExactSearch<'w, 'l, 'm, 'j, T> {
     pub(super) model_selection: &'w ModelSelection<'w>,
     pub(super) trials: &'w Trials<T>,
-    measure: SolverMeasure,
+    pub(super) measure: SolverMeasure,
     pub(super) folds: Vec<usize>,
     /// Name of the solver, and its fit without kernel, metric and regularisation parameter.
     name: String,
@@ -91,6 +91,8 @@ pub(super) struct ExactSearch<'w, 'l, 'm, 'j, T> {
     pub(super) log: &'w mut SearchLog<'l>,
     pub(super) journal: &'m mut SearchJournal<'j>,
     pub(super) best: Option<ExactFit>,
+    /// Mean of fits by likelihood, if it was tried.
+    pub(super) ensemble: Option<ExactFit>,
     /// Message of the last fit that failed.
     problem: Option<String>,
 }
@@ -156,10 +158,22 @@ impl ModelSelection<'_> {
         let relative_time = |rows: u64| (rows as f64 / trial_rows as f64).powf(time_exponent);
         // the final fit, and the test before it
         let final_cost = (relative_time(search_result.rows) + relative_time(search_rows)) / folds.len().max(1) as f64;
-        let (model_selection, best, problem) = (self, None, None);
+        let (model_selection, best, ensemble, problem) = (self, None, None, None);
         let final_cost = (!is_requested).then_some(final_cost);
-        let mut search =
-            ExactSearch { model_selection, trials, measure, folds, name, fit, final_cost, log, journal, best, problem };
+        let mut search = ExactSearch {
+            model_selection,
+            trials,
+            measure,
+            folds,
+            name,
+            fit,
+            final_cost,
+            log,
+            journal,
+            best,
+            ensemble,
+            problem,
+        };
         let kernel_sums = if search.tries_kernel_sums()? { &self.options.kernel_sums[..] } else { &[] };
         let step_count = lambdas.len() * (self.options.kernels.len() + 1) + 2 * MAX_LENGTH_STEPS + kernel_sums.len();
         self.listener.begin(SearchPart::ExactFits, step_count as u64);
@@ -172,8 +186,23 @@ impl ModelSelection<'_> {
             return Ok(None);
         }
         let rival_error = if is_requested { None } else { search.rival_error(winner)? };
-        if !is_requested && search.best.as_ref().is_none_or(|best| rival_error.is_some_and(|rival| best.error >= rival))
-        {
+        let winner_stays = !is_requested
+            && search.best.as_ref().is_none_or(|best| rival_error.is_some_and(|rival| best.error >= rival));
+        let mut why = rival_error
+            .map(|rival| format!("{} has error {rival:.4e} on the same number of rows", winner.report.solver));
+        if search_result.target_correlation.is_some() {
+            let (best, name) = match search.best.as_ref().filter(|_| !winner_stays) {
+                Some(best) if Some(best) == search.ensemble.as_ref() => (None, ""),
+                Some(best) => (Some(search.fit_of(best)), "the best single fit"),
+                None => (Some(winner.fit.clone().with_single_rank(TRIAL_RANK)), &winner.report.solver[..]),
+            };
+            let chosen = best.map(|best| search.fit_for_neighbours(&best, name)).transpose()?.flatten();
+            if let Some((ensemble, reason)) = chosen {
+                (search.best, why) = (Some(ensemble), Some(reason));
+            } else if winner_stays {
+                return Ok(None);
+            }
+        } else if winner_stays {
             return Ok(None);
         }
         let ExactSearch { name, fit, best, problem, .. } = search;
@@ -186,8 +215,6 @@ impl ModelSelection<'_> {
         let report = ContenderReport { errors: vec![best.error], mean: Some(best.error), ..report };
         let fit = fit.kernel(best.kernel).with_members(best.members).metric(best.metric);
         let fit = Contender { name, fit, lambda: best.lambda, report };
-        let why = rival_error
-            .map(|rival| format!("{} has error {rival:.4e} on the same number of rows", winner.report.solver));
         Ok(Some((fit.rescale_lambda(trial_rows as u64, search_rows, None), why)))
     }
 }
@@ -318,15 +345,20 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
 
     /// Returns the mean error of a candidate over the folds; infinite if its fit fails.
     pub(super) fn candidate_error(&mut self, candidate: &ExactFit) -> Result<f64> {
-        let ExactFit { kernel, members, metric, lambda, .. } = candidate.clone();
+        let ExactFit { kernel, members, lambda, .. } = candidate;
         let what = match members.is_empty() {
             true => format!("{}, {kernel}", self.name),
             false => format!("{}{}", self.name, candidate.members_label()),
         };
-        let what = solver_label(&what, lambda);
-        let fit = self.fit.clone().kernel(kernel).with_members(members).metric(metric);
-        let fit = lambda.iter().fold(fit, |fit, lambda| fit.set(parameter::LAMBDA.name, lambda));
+        let what = solver_label(&what, *lambda);
+        let fit = self.fit_of(candidate);
         Ok(self.error(&fit, what)?.unwrap_or(f64::INFINITY))
+    }
+
+    pub(super) fn fit_of(&self, candidate: &ExactFit) -> Fit {
+        let ExactFit { kernel, members, metric, lambda, .. } = candidate.clone();
+        let fit = self.fit.clone().kernel(kernel).with_members(members).metric(metric);
+        lambda.iter().fold(fit, |fit, lambda| fit.set(parameter::LAMBDA.name, lambda))
     }
 
     /// Returns the mean error of a fit over the folds; `None` if the fit fails.

@@ -90,9 +90,11 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
             }
         }
         let error = self.candidate_error(&candidate)?;
+        let ensemble = ExactFit { error, ..candidate };
         if self.best.as_ref().is_none_or(|best| error < best.error) {
-            self.best = Some(ExactFit { error, ..candidate });
+            self.best = Some(ensemble.clone());
         }
+        self.ensemble = Some(ensemble);
         if skips_stage {
             self.log.mark_late();
         }

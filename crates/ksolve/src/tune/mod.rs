@@ -40,6 +40,7 @@ mod history;
 mod journal;
 mod kernel_ensemble;
 mod model_selection;
+mod neighbours;
 mod options;
 mod outer_folds;
 mod refine;

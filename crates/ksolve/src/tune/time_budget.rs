@@ -101,7 +101,8 @@ impl TimeBudget {
             selected,
             run,
         )?;
-        Ok(Some(FeasibleFit { ranks, leaf_rows }))
+        let learns_leaf_kernel = leaf_rows.is_some() && selection_result.search.target_correlation.is_some();
+        Ok(Some(FeasibleFit { ranks, leaf_rows, learns_leaf_kernel }))
     }
 }
 
@@ -113,6 +114,8 @@ pub struct FeasibleFit {
     pub ranks: Vec<usize>,
     /// Number of rows of the leaves of ridge regression.
     pub leaf_rows: Option<usize>,
+    /// True if the leaves learn their own kernel, because consecutive rows are similar.
+    pub learns_leaf_kernel: bool,
 }
 
 impl FeasibleFit {
@@ -121,10 +124,9 @@ impl FeasibleFit {
     #[must_use]
     pub fn apply_to(&self, fit: Fit) -> Fit {
         let fit = at_ranks(fit, &self.ranks);
-        match self.leaf_rows {
-            Some(rows) => fit.set(ridge::LEAF_ROWS.name, rows),
-            None => fit,
-        }
+        let Some(rows) = self.leaf_rows else { return fit };
+        let fit = fit.set(ridge::LEAF_ROWS.name, rows);
+        if self.learns_leaf_kernel { fit.set(ridge::LEAF_KERNEL.name, LEAF_KERNEL) } else { fit }
     }
 
     /// Returns the command-line options that repeat this fit on any machine.
@@ -133,7 +135,9 @@ impl FeasibleFit {
             true => format!("--ranks {}", format_ranks(&self.ranks)),
             false => format!("--rank {}", self.ranks[self.ranks.len() - 1]),
         };
-        self.leaf_rows.map_or(ranks.clone(), |rows| format!("{ranks} --local {rows}"))
+        let leaf_kernel =
+            if self.learns_leaf_kernel { format!(" --local-kernel '{LEAF_KERNEL}'") } else { String::new() };
+        self.leaf_rows.map_or(ranks.clone(), |rows| format!("{ranks} --local {rows}{leaf_kernel}"))
     }
 }
 
@@ -152,9 +156,17 @@ const BAND_FACTOR: f64 = 1.05;
 /// includes the kernel values of the rows of the leaf, and the trials.
 const LEAF_FACTOR_COST: f64 = 0.8;
 
+/// The kernel that leaves learn in a series: rough, because neighbouring rows of a series differ
+/// more than a smooth function does.
+const LEAF_KERNEL: &str = "exponential()";
+
+/// Time to learn this kernel, in the same unit: some 60 evaluations of the likelihood of 1,500
+/// rows, each with five times the flops of a Cholesky factor.
+const LEARNING_COST: f64 = 1.3e11;
+
 /// Returns the largest leaves that are likely to finish in time and fit the memory, with their time
-/// in seconds. Leaves are not used if consecutive rows are correlated, because new rows do not have
-/// such neighbours.
+/// in seconds. If consecutive rows are correlated, the leaves learn their own kernel, so that they
+/// change the prediction only near the rows of the table.
 fn feasible_leaves(
     fit: &Fit,
     selection_result: &SelectionResult,
@@ -162,9 +174,8 @@ fn feasible_leaves(
     selected: &SelectedTable,
     run: &Run<'_>,
 ) -> Result<(Option<usize>, f64)> {
-    let uses_leaves = fit.family().reads(&ridge::LEAF_ROWS)
-        && selection_result.search.classes == 0
-        && selection_result.search.target_correlation.is_none();
+    let uses_leaves = fit.family().reads(&ridge::LEAF_ROWS) && selection_result.search.classes == 0;
+    let learns_leaf_kernel = selection_result.search.target_correlation.is_some();
     let Some(WinnerTest { score, seconds, lambdas, .. }) = selection_result.test.as_ref().filter(|_| uses_leaves)
     else {
         return Ok((None, 0.0));
@@ -181,8 +192,10 @@ fn feasible_leaves(
         // number of leaves, each with three quarters of the maximum, times the cost of one leaf
         let system_cost =
             rows as f64 / (0.75 * leaf_rows as f64) * LEAF_FACTOR_COST * matrix_order.powf(3.0 - RATE_EXPONENT);
-        let leaf_seconds = unit_seconds * (pass_cost + system_cost);
-        let feasible_fit = FeasibleFit { ranks: vec![MAX_RANK_WITH_LEAVES], leaf_rows: Some(leaf_rows) };
+        let learning_cost = if learns_leaf_kernel { LEARNING_COST } else { 0.0 };
+        let leaf_seconds = unit_seconds * (pass_cost + system_cost + learning_cost);
+        let ranks = vec![MAX_RANK_WITH_LEAVES];
+        let feasible_fit = FeasibleFit { ranks, leaf_rows: Some(leaf_rows), learns_leaf_kernel };
         if leaf_seconds > LEAF_TIME_FRACTION * remaining
             || !feasible_fit.apply_to(fit.clone()).plan(selected, run)?.fits()
         {
