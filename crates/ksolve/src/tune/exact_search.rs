@@ -91,8 +91,11 @@ pub(super) struct ExactSearch<'w, 'l, 'm, 'j, T> {
     pub(super) log: &'w mut SearchLog<'l>,
     pub(super) journal: &'m mut SearchJournal<'j>,
     pub(super) best: Option<ExactFit>,
-    /// Mean of fits by likelihood, if it was tried.
+    /// Mean of fits by likelihood, if it was tried, and steps were reserved for its comparison in a
+    /// series.
     pub(super) ensemble: Option<ExactFit>,
+    /// True if a stage of learning was skipped.
+    pub(super) skips_stage: bool,
     /// Message of the last fit that failed.
     problem: Option<String>,
 }
@@ -158,7 +161,7 @@ impl ModelSelection<'_> {
         let relative_time = |rows: u64| (rows as f64 / trial_rows as f64).powf(time_exponent);
         // the final fit, and the test before it
         let final_cost = (relative_time(search_result.rows) + relative_time(search_rows)) / folds.len().max(1) as f64;
-        let (model_selection, best, ensemble, problem) = (self, None, None, None);
+        let (model_selection, best, ensemble, problem, skips_stage) = (self, None, None, None, false);
         let final_cost = (!is_requested).then_some(final_cost);
         let mut search = ExactSearch {
             model_selection,
@@ -172,6 +175,7 @@ impl ModelSelection<'_> {
             journal,
             best,
             ensemble,
+            skips_stage,
             problem,
         };
         let kernel_sums = if search.tries_kernel_sums()? { &self.options.kernel_sums[..] } else { &[] };
@@ -179,29 +183,30 @@ impl ModelSelection<'_> {
         self.listener.begin(SearchPart::ExactFits, step_count as u64);
         let is_in_time = search.run(winner, search_result, &lambdas)? && search.is_in_time(0)?;
         if is_in_time {
-            search.try_kernel_ensemble(kernel_sums)?;
+            search.try_kernel_ensemble(kernel_sums, search_result.target_correlation.is_some())?;
         }
         self.listener.end();
         if !is_in_time {
             return Ok(None);
         }
         let rival_error = if is_requested { None } else { search.rival_error(winner)? };
+        if is_requested && search.ensemble.is_some() {
+            search.log.count_steps(1);
+        }
         let winner_stays = !is_requested
             && search.best.as_ref().is_none_or(|best| rival_error.is_some_and(|rival| best.error >= rival));
         let mut why = rival_error
             .map(|rival| format!("{} has error {rival:.4e} on the same number of rows", winner.report.solver));
-        if search_result.target_correlation.is_some() {
-            let (best, name) = match search.best.as_ref().filter(|_| !winner_stays) {
-                Some(best) if Some(best) == search.ensemble.as_ref() => (None, ""),
-                Some(best) => (Some(search.fit_of(best)), "the best single fit"),
-                None => (Some(winner.fit.clone().with_single_rank(TRIAL_RANK)), &winner.report.solver[..]),
-            };
-            let chosen = best.map(|best| search.fit_for_neighbours(&best, name)).transpose()?.flatten();
-            if let Some((ensemble, reason)) = chosen {
-                (search.best, why) = (Some(ensemble), Some(reason));
-            } else if winner_stays {
-                return Ok(None);
-            }
+        let best = match search.best.as_ref().filter(|_| !winner_stays) {
+            Some(best) => (search.fit_of(best), "the best single fit"),
+            None => (winner.fit.clone().with_single_rank(TRIAL_RANK), &winner.report.solver[..]),
+        };
+        let chosen = search.fit_for_neighbours(&best.0, best.1, !winner_stays)?;
+        if search.ensemble.is_some() && search.skips_stage {
+            search.log.mark_late();
+        }
+        if let Some((ensemble, reason)) = chosen {
+            (search.best, why) = (Some(ensemble), Some(reason));
         } else if winner_stays {
             return Ok(None);
         }

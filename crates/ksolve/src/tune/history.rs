@@ -16,6 +16,9 @@ pub(super) struct SearchLog<'a> {
     pub(super) part: SearchPart,
     /// Time of the last trial.
     pub(super) last_duration: Duration,
+    /// Predicted time after the search. If it is set, the current part may take the whole remaining
+    /// time, instead of its fraction of the time.
+    pub(super) later_time: Option<Duration>,
 }
 
 /// The number of steps of a part, and the number of steps after which the part exceeded its time.
@@ -35,6 +38,7 @@ impl<'a> SearchLog<'a> {
             work: Default::default(),
             part: SearchPart::Search,
             last_duration: Duration::ZERO,
+            later_time: None,
         }
     }
 
@@ -50,13 +54,14 @@ impl<'a> SearchLog<'a> {
             SearchPart::Solvers => max_work.solvers,
             SearchPart::ExactFits | SearchPart::Fit => max_work.exact_fits.unwrap_or(usize::MAX),
         });
-        let (step_count, listener, part, last_duration) =
-            (self.current_work().step_count, self.listener, self.part, self.last_duration);
+        let (step_count, listener) = (self.current_work().step_count, self.listener);
+        let (part, duration) = match self.later_time {
+            Some(later) => (SearchPart::Fit, self.last_duration.saturating_add(later)),
+            None => (self.part, self.last_duration),
+        };
         move |added_steps| {
-            max_steps.map_or_else(
-                || listener.is_late(part, last_duration),
-                |max_steps| step_count + added_steps >= max_steps,
-            )
+            max_steps
+                .map_or_else(|| listener.is_late(part, duration), |max_steps| step_count + added_steps >= max_steps)
         }
     }
 
@@ -85,6 +90,12 @@ impl<'a> SearchLog<'a> {
     pub(super) fn mark_late(&mut self) {
         let work = self.current_work();
         work.late_after = work.late_after.or(Some(work.step_count));
+    }
+
+    /// Counts steps that were reserved and not needed, so that a search with the counted work makes
+    /// the same decisions.
+    pub(super) fn count_steps(&mut self, count: usize) {
+        self.current_work().step_count += count;
     }
 
     /// Returns the number of steps of the current part that the work budget leaves; `None` without

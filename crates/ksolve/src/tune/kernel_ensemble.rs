@@ -17,6 +17,7 @@
 //! *Cost*: a stage is some 50 to 100 evaluations of the likelihood, (5/3)n³ flops each.
 
 use super::exact_search::{ExactFit, ExactSearch, MAX_TRIAL_ROWS};
+use super::neighbours::COMPARISON_STEPS;
 use crate::Result;
 use crate::metric::{KernelSum, LikelihoodStage, MIN_STAGED_ROWS, SampledRows, likelihood_bytes};
 use crate::prepare::map_builder::resolve_length_scale;
@@ -44,7 +45,9 @@ struct Candidate {
 impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
     /// Learns `kernels`, and tries the mean of the best of them. If the time or the memory does not
     /// suffice for a further fit, the best exact fit stays.
-    pub(super) fn try_kernel_ensemble(&mut self, kernels: &[Kernel]) -> Result<()> {
+    /// If `is_series` is true, time and steps for [`ExactSearch::fit_for_neighbours`] are reserved
+    /// before further stages of learning.
+    pub(super) fn try_kernel_ensemble(&mut self, kernels: &[Kernel], is_series: bool) -> Result<()> {
         let (fit_time, trials) = (self.log.last_duration, self.trials);
         let Some(fold) = self.folds.first().filter(|_| !trials.has_sparse_rows() && !kernels.is_empty()) else {
             return Ok(());
@@ -62,6 +65,8 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
         // a fit with k terms takes k times as long as a fit with one kernel
         let cost = FITS_AFTER_TRIALS_RATIO * self.final_cost.unwrap_or_default() + 1.0;
         let later_time = fit_time.mul_f64((max_terms * member_count) as f64 * cost);
+        // without a prediction of the final fit, it may take any time
+        self.log.later_time = self.final_cost.map(|_| later_time);
         let relearns = positions.len() < MIN_STAGED_ROWS;
         let relearning_cost = if relearns {
             RELEARNING_RATIO * (self.folds.len() as f64 + FITS_AFTER_TRIALS) * member_count as f64 * max_cost
@@ -76,8 +81,20 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
         members.truncate(member_count);
         // a single fold compares kernels that were learned from rows of the other folds
         let repeats_best = !relearns && self.folds.len() > 1;
-        let trial_count = 1 + usize::from(repeats_best);
-        let skips_stage = self.learn_members(&mut members, &rows, later_time, trial_count)?;
+        let mut trial_count = 1 + usize::from(repeats_best);
+        let mut later_time = later_time;
+        // a mean of fits and a single fit on the same rows
+        let comparison_time = fit_time.mul_f64((max_terms * member_count + 1) as f64 * (COMPARISON_STEPS / 2) as f64);
+        let compares = is_series && self.has_time_for(trial_count + COMPARISON_STEPS, later_time + comparison_time)?;
+        if compares {
+            trial_count += COMPARISON_STEPS;
+            later_time += comparison_time;
+        }
+        self.skips_stage = if is_series && !compares {
+            true
+        } else {
+            self.learn_members(&mut members, &rows, later_time, trial_count)?
+        };
         if self.log.remaining_steps().is_some_and(|steps| steps < trial_count) {
             return Ok(());
         }
@@ -94,11 +111,21 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
         if self.best.as_ref().is_none_or(|best| error < best.error) {
             self.best = Some(ensemble.clone());
         }
-        self.ensemble = Some(ensemble);
-        if skips_stage {
+        if compares {
+            self.ensemble = Some(ensemble);
+        } else if self.skips_stage {
             self.log.mark_late();
         }
         Ok(())
+    }
+
+    /// Returns true if the work allows this number of steps, or the time allows fits that take
+    /// `time`.
+    fn has_time_for(&mut self, step_count: usize, time: Duration) -> Result<bool> {
+        Ok(match self.log.remaining_steps() {
+            Some(steps) => steps >= step_count,
+            None => self.final_cost.is_none() || !self.log.is_fit_late(time, self.journal)?,
+        })
     }
 
     fn likelihood_fits_memory(&self, kernels: &[Kernel], sample: &RowSample<T>, t: usize) -> bool {
@@ -183,12 +210,7 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
         for stage in LikelihoodStage::later(rows.len()) {
             let growth = (stage.rows() as f64 / last_rows as f64).powi(3);
             let stage_time = last_time.mul_f64(members.len() as f64 * growth);
-            let step_count = members.len() + trial_count;
-            let skips_stage = match self.log.remaining_steps() {
-                Some(steps) => steps < step_count,
-                None => self.final_cost.is_some() && self.log.is_fit_late(later_time + stage_time, self.journal)?,
-            };
-            if skips_stage {
+            if !self.has_time_for(members.len() + trial_count, later_time + stage_time)? {
                 return Ok(true);
             }
             for member in &mut *members {

@@ -23,6 +23,10 @@ use kstore::key::{Purpose, Stream};
 /// Maximum number of contiguous folds on which the two fits are compared.
 const MAX_FOLDS: usize = 5;
 
+/// Maximum number of fits of a comparison: the winner with a map on the trial rows, two fits on each
+/// fold, and two on other rows.
+pub(super) const COMPARISON_STEPS: usize = 1 + 2 * (MAX_FOLDS + 1);
+
 /// Number of ranges of consecutive rows, if the rows are too many for a trial, and the fraction of
 /// their rows that is held out.
 const RANGES: usize = 10;
@@ -31,26 +35,37 @@ const HELD_OUT_FRACTION: f64 = 0.2;
 impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
     /// Returns the mean of fits by likelihood and the reason for it, if it predicts the rows
     /// between the rows of a series better than `best`, the best fit by contiguous folds, and other
-    /// blocks about as well. Returns `None` if the time does not suffice.
-    pub(super) fn fit_for_neighbours(&mut self, best: &Fit, best_name: &str) -> Result<Option<(ExactFit, String)>> {
+    /// blocks about as well. Returns `None` if no steps were reserved for this comparison. If
+    /// `is_exact_best` is true, `best` is the fit in `self.best`.
+    pub(super) fn fit_for_neighbours(
+        &mut self,
+        best: &Fit,
+        best_name: &str,
+        is_exact_best: bool,
+    ) -> Result<Option<(ExactFit, String)>> {
         let Some(ensemble) = self.ensemble.clone() else { return Ok(None) };
+        let compared_folds = self.trials.scored_folds().take(MAX_FOLDS).count();
+        if is_exact_best && self.best.as_ref() == Some(&ensemble) {
+            self.log.count_steps(COMPARISON_STEPS - 1);
+            return Ok(None);
+        }
+        self.log.count_steps(2 * (MAX_FOLDS - compared_folds));
         let fits = [self.fit_of(&ensemble), best.clone()];
         let names = ["mean of fits by likelihood", best_name];
         let seed = self.model_selection.options.train_options.seed;
         let mut differences = Vec::new();
         for fold in self.trials.scored_folds().take(MAX_FOLDS) {
             let (measure, run) = (self.measure, self.model_selection.run);
-            let errors = self.errors_of_both(&fits, &names, &format!("fold {}", fold + 1), |trials, fit| {
-                trials.validation_error(fit, fold, measure, MAX_TRIAL_ROWS, run)
-            })?;
-            let Some([error, best_error]) = errors else { return Ok(None) };
+            let [error, best_error] =
+                self.errors_of_both(&fits, &names, &format!("fold {}", fold + 1), |trials, fit| {
+                    trials.validation_error(fit, fold, measure, MAX_TRIAL_ROWS, run)
+                })?;
             differences.push(error - best_error);
         }
         let run = self.model_selection.run;
-        let errors = self.errors_of_both(&fits, &names, "rows between other rows", |trials, fit| {
+        let [error, best_error] = self.errors_of_both(&fits, &names, "rows between other rows", |trials, fit| {
             trials.error_between_rows(fit, seed, run)
         })?;
-        let Some([error, best_error]) = errors else { return Ok(None) };
         let is_chosen = error < CLEAR_IMPROVEMENT_RATIO * best_error && is_within_standard_error(&differences);
         let why = format!(
             "on contiguous folds, its error is at most a standard error above that of {best_name}; \
@@ -59,19 +74,16 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
         Ok(is_chosen.then_some((ensemble, why)))
     }
 
-    /// Returns the errors of both fits; `None` if the time has ended or a fit fails.
+    /// Returns the errors of both fits; infinite if a fit fails.
     fn errors_of_both(
         &mut self,
         fits: &[Fit; 2],
         names: &[&str; 2],
         rows: &str,
         error_of: impl Fn(&Trials<T>, &Fit) -> Result<f64>,
-    ) -> Result<Option<[f64; 2]>> {
+    ) -> Result<[f64; 2]> {
         let mut errors = [f64::INFINITY; 2];
         for ((fit, name), error) in fits.iter().zip(names).zip(&mut errors) {
-            if self.log.is_late(self.journal)? {
-                return Ok(None);
-            }
             let (trials, journal) = (self.trials, &mut *self.journal);
             let outcome = self.log.run_trial(format!("{name}, {rows}"), || {
                 journal.get_or_compute(|| match error_of(trials, fit) {
@@ -80,10 +92,9 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
                     Err(_) => Ok(None),
                 })
             })?;
-            let Some(value) = outcome else { return Ok(None) };
-            *error = value;
+            *error = outcome.unwrap_or(f64::INFINITY);
         }
-        Ok(Some(errors))
+        Ok(errors)
     }
 }
 

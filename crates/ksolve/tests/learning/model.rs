@@ -17,6 +17,7 @@ pub(crate) fn model<T: Real>(m: usize, d: usize, t: usize) -> Model<T> {
             solver: "ridge".into(),
             kernel: "linear()".into(),
             second_view: None,
+            leaf_kernel: None,
             members: Vec::new(),
             precision: T::NAME.into(),
             map: "nystrom".into(),
