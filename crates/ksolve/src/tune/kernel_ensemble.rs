@@ -38,6 +38,8 @@ const RELEARNING_RATIO: f64 = 0.3;
 /// An expression, its learned kernel and its criterion.
 struct Candidate {
     expression: String,
+    /// Time of a fit, in units of the time of a fit with one kernel.
+    cost: f64,
     sum: KernelSum,
     aic: f64,
 }
@@ -60,11 +62,9 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
         let x = Mat::from_fn(sample.len(), sample.d, |i, j| sample.x[i * sample.d + j].to_f64());
         let Some(rows) = SampledRows::new(x.as_ref(), y.as_ref(), &sample.weights)? else { return Ok(()) };
         let member_count = self.model_selection.options.member_count.min(kernels.len());
-        let max_terms = kernels.iter().map(|kernel| kernel.terms().len()).max().unwrap_or(1);
         let max_cost = kernels.iter().map(learning_cost).fold(1.0, f64::max);
-        // a fit with k terms takes k times as long as a fit with one kernel
         let cost = FITS_AFTER_TRIALS_RATIO * self.final_cost.unwrap_or_default() + 1.0;
-        let later_time = fit_time.mul_f64((max_terms * member_count) as f64 * cost);
+        let later_time = fit_time.mul_f64(max_cost * member_count as f64 * cost);
         // without a prediction of the final fit, it may take any time
         self.log.later_time = self.final_cost.map(|_| later_time);
         let relearns = positions.len() < MIN_STAGED_ROWS;
@@ -82,9 +82,10 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
         // a single fold compares kernels that were learned from rows of the other folds
         let repeats_best = !relearns && self.folds.len() > 1;
         let mut trial_count = 1 + usize::from(repeats_best);
-        let mut later_time = later_time;
-        // a mean of fits and a single fit on the same rows
-        let comparison_time = fit_time.mul_f64((max_terms * member_count + 1) as f64 * (COMPARISON_STEPS / 2) as f64);
+        let mean_cost: f64 = members.iter().map(|member| member.cost).sum();
+        let mut later_time = fit_time.mul_f64(mean_cost * cost);
+        // half of these fits are means, the others single fits
+        let comparison_time = fit_time.mul_f64((mean_cost + 1.0) * 0.5 * COMPARISON_STEPS as f64);
         let compares = is_series && self.has_time_for(trial_count + COMPARISON_STEPS, later_time + comparison_time)?;
         if compares {
             trial_count += COMPARISON_STEPS;
@@ -170,7 +171,8 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
                 return Ok(None);
             }
             let sum = KernelSum::new(&resolve_length_scale(kernel, sample, seed)?, x)?;
-            let mut candidate = Candidate { expression: kernel.to_string(), sum, aic: f64::INFINITY };
+            let (expression, cost) = (kernel.to_string(), learning_cost(kernel));
+            let mut candidate = Candidate { expression, cost, sum, aic: f64::INFINITY };
             self.learn_stage(&mut candidate, rows, LikelihoodStage::first(rows.len()))?;
             unit_time = unit_time.max(self.log.last_duration.div_f64(learning_cost(kernel)));
             candidates.push(candidate);
@@ -223,8 +225,9 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
     }
 }
 
-/// Returns the time to learn a kernel in units of the time of a kernel with one term. The factor of
-/// the kernel matrix takes about half of the latter, whatever the number of terms.
+/// Returns the time to learn a kernel, or to fit with it, in units of the time for a kernel with one
+/// term. The factor of the kernel matrix takes about half of the latter, whatever the number of
+/// terms.
 fn learning_cost(kernel: &Kernel) -> f64 {
     0.5 * (1.0 + kernel.terms().len() as f64)
 }
