@@ -19,11 +19,16 @@ mod metric_rows;
 
 pub use metric_rows::MetricRows;
 
+use crate::decompose::thin_svd;
 use crate::{Error, Real, Result, vectorised};
+use faer::Mat;
 
 /// Number of rows that are multiplied by the matrix at once. The matrix is read from memory once
 /// for all of these rows.
 const ROWS_AT_ONCE: usize = 8;
+
+/// Smallest singular value of a pseudo-inverse, relative to the largest.
+const MIN_SINGULAR_VALUE: f64 = 1e-6;
 
 /// A linear map A of d inputs to r outputs: x ↦ A x.
 #[derive(Clone, Debug, PartialEq)]
@@ -100,6 +105,26 @@ impl Metric {
         let squared_norms: Vec<f64> = squared_norms.collect();
         let total: f64 = squared_norms.iter().sum();
         squared_norms.into_iter().map(|squared_norm| squared_norm / total).collect()
+    }
+
+    /// Returns the pseudo-inverse of a square matrix, without singular values below 1e-6 of the
+    /// largest one; `None` for a diagonal, and if r is not d. *Cost*: some 20 d³ flops.
+    ///
+    /// # Errors
+    /// The errors of [`thin_svd`].
+    #[doc(hidden)]
+    pub fn pseudo_inverse(&self) -> Result<Option<Self>> {
+        let d = self.input_count();
+        if self.is_diagonal() || self.output_count() != d {
+            return Ok(None);
+        }
+        let a = Mat::from_fn(d, d, |k, j| self.entries[j * d + k]);
+        let (u, singular_values, v) = thin_svd(a.as_ref())?;
+        let smallest = MIN_SINGULAR_VALUE * singular_values.iter().copied().fold(0.0, f64::max);
+        let kept: Vec<usize> = (0..d).filter(|i| singular_values[*i] > smallest).collect();
+        let entry = |j: usize, k: usize| kept.iter().map(|i| v[(j, *i)] * u[(k, *i)] / singular_values[*i]).sum();
+        let entries: Vec<f64> = (0..d * d).map(|index| entry(index / d, index % d)).collect();
+        Self::matrix(&entries, d).map(Some)
     }
 
     /// Computes `out` (n x r, row-major) = A x for each row of `x` (n x d, row-major).

@@ -20,6 +20,7 @@ use crate::{Result, linalg::strips::BufferPool};
 use faer::{Mat, MatMut, MatRef};
 use kapprox::landmark::{LandmarkSet, NO_ROW};
 use kapprox::map::KernelSections;
+use kapprox::metric::Metric;
 use kapprox::{FeatureMap, Real};
 use kstore::Workers;
 use std::ops::{Deref, Range};
@@ -33,7 +34,10 @@ pub struct Leaves<T> {
     pub half_widths: Vec<f64>,
     /// Number of rows of each of the L leaves.
     pub row_counts: Vec<usize>,
-    /// Rows of all leaves, leaf by leaf, scaled and transformed by the metric.
+    /// Rows of all leaves, leaf by leaf, scaled and transformed by the metric. If the leaves have
+    /// their own kernel and the metric is a square matrix, they are then transformed by its
+    /// pseudo-inverse: the kernel has a length scale for each feature, not for each output of the
+    /// metric.
     pub points: Vec<T>,
     /// Dual coefficients α of the rows in `points`, one row each, with t columns.
     pub coefficients: Mat<f64>,
@@ -92,6 +96,8 @@ impl<T: Real> Leaves<T> {
 pub struct BasisFunctions<T: Real> {
     basis: Box<dyn FeatureMap<T>>,
     leaves: Vec<Box<dyn FeatureMap<T>>>,
+    /// Map from the inputs of the basis to the inputs of the leaves, if they differ.
+    leaf_inputs: Option<Metric>,
 }
 
 impl<T: Real> BasisFunctions<T> {
@@ -121,7 +127,9 @@ struct LeafRows {
 
 impl<T: Real> Model<T> {
     pub(super) fn with_leaves(&self, basis: Box<dyn FeatureMap<T>>) -> Result<BasisFunctions<T>> {
-        let Some(leaves) = &self.leaves else { return Ok(BasisFunctions { basis, leaves: Vec::new() }) };
+        let Some(leaves) = &self.leaves else {
+            return Ok(BasisFunctions { basis, leaves: Vec::new(), leaf_inputs: None });
+        };
         let d = self.dims().1;
         let kernel = match &self.metadata.leaf_kernel {
             Some(kernel) => self.metadata.parse_kernel(kernel)?.build()?,
@@ -132,7 +140,11 @@ impl<T: Real> Model<T> {
             let landmarks = LandmarkSet { points, row_numbers: vec![NO_ROW; rows.len()], d, passes: 0, evaluations: 0 };
             Box::new(KernelSections::new(&kernel, landmarks))
         };
-        Ok(BasisFunctions { basis, leaves: leaves.ranges().map(leaf_functions).collect() })
+        let leaf_inputs = match &self.metric {
+            Some(metric) if self.metadata.leaf_kernel.is_some() => metric.pseudo_inverse()?,
+            _ => None,
+        };
+        Ok(BasisFunctions { basis, leaves: leaves.ranges().map(leaf_functions).collect(), leaf_inputs })
     }
 
     /// Adds the weighted scores of the leaves to `scores` (b x t). `x` contains the b rows, and
@@ -166,7 +178,11 @@ impl<T: Real> Model<T> {
                 StripBuffers::default,
                 |StripBuffers { basis_values: block, panel_f64: block_f64, sums, .. }: &mut StripBuffers<T>| {
                     for rows in weighted_rows.chunks(STRIP_ROWS) {
-                        let leaf_x: Vec<T> = rows.iter().flat_map(|(i, _)| x.row(*i).iter().copied()).collect();
+                        let mut leaf_x: Vec<T> = rows.iter().flat_map(|(i, _)| x.row(*i).iter().copied()).collect();
+                        if let Some(leaf_inputs) = &functions.leaf_inputs {
+                            let basis_x = leaf_x.clone();
+                            leaf_inputs.apply(&basis_x, &mut leaf_x);
+                        }
                         block.resize(STRIP_ROWS * range.len(), T::default());
                         let block = &mut block[..rows.len() * range.len()];
                         let k = MatMut::from_column_major_slice_mut(block, rows.len(), range.len());

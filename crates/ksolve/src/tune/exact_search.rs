@@ -17,6 +17,7 @@
 
 use super::contest::{Contender, ContenderReport, TRIAL_RANK, solver_label};
 use super::model_selection::ModelSelection;
+use super::refine::CLEAR_IMPROVEMENT_RATIO;
 use super::selection_result::SearchPart;
 use super::{KernelSearchResult, SearchJournal, SolverMeasure, history::SearchLog, trial::Trials};
 use crate::job::{Fit, Run};
@@ -193,8 +194,10 @@ impl ModelSelection<'_> {
         if is_requested && search.ensemble.is_some() {
             search.log.count_steps(1);
         }
+        // in a series, leaves with their own kernel may improve a fit with a map, but not an exact fit
+        let max_ratio = if search_result.target_correlation.is_some() { CLEAR_IMPROVEMENT_RATIO } else { 1.0 };
         let winner_stays = !is_requested
-            && search.best.as_ref().is_none_or(|best| rival_error.is_some_and(|rival| best.error >= rival));
+            && search.best.as_ref().is_none_or(|best| rival_error.is_some_and(|rival| best.error >= max_ratio * rival));
         let mut why = rival_error
             .map(|rival| format!("{} has error {rival:.4e} on the same number of rows", winner.report.solver));
         let best = match search.best.as_ref().filter(|_| !winner_stays) {

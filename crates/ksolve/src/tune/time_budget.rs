@@ -186,7 +186,12 @@ fn feasible_leaves(
     let unit_seconds = seconds
         / (rank.powf(2.0 - RATE_EXPONENT) * (score.training_rows.max(1) as f64 + SYSTEM_COST * *lambdas as f64 * rank));
     let mut best_leaves = (None, 0.0);
-    for leaf_rows in LEAF_ROWS.into_iter().filter(|size| rows >= MIN_LEAVES * *size as u64) {
+    // a single leaf with its own kernel may be useful, too
+    let is_suitable = |size: &usize| match learns_leaf_kernel {
+        true => *size == LEAF_ROWS[0] || rows > *size as u64 / 2,
+        false => rows >= MIN_LEAVES * *size as u64,
+    };
+    for leaf_rows in LEAF_ROWS.into_iter().filter(is_suitable) {
         let matrix_order = BAND_FACTOR * leaf_rows as f64;
         let pass_cost = 2.0 * rows as f64 * (MAX_RANK_WITH_LEAVES as f64).powf(2.0 - RATE_EXPONENT);
         // number of leaves, each with three quarters of the maximum, times the cost of one leaf

@@ -200,6 +200,9 @@ pub(super) fn fit<T: Real>(
     let leaf_count = 1usize << depth;
     let tree = Tree::grow(data, head, leaf_count)?;
     let mut leaves = tree.assign_rows(data, head, reduced_fit, leaf_rows)?;
+    if leaf_kernel.is_some() {
+        undo_metric(&mut leaves, data)?;
+    }
     let leaf_kernel = leaf_kernel.map(|kernel| learn_kernel(kernel, &leaves, data)).transpose()?;
     let kernel = match &leaf_kernel {
         Some(kernel) => kernel.build()?.typed::<f64>(),
@@ -296,6 +299,18 @@ fn windows(n: usize) -> impl Iterator<Item = Range<usize>> {
     let count = WINDOWS.min(n / WINDOW_ROWS).max(1);
     let rows = if n / WINDOW_ROWS < WINDOWS { n / count } else { WINDOW_ROWS };
     (0..count).map(move |k| k * n / count..k * n / count + rows)
+}
+
+/// Transforms the rows of the leaves to the features before a metric that is a square matrix, so
+/// that their kernel has a length scale for each feature. See [`Leaves::points`].
+fn undo_metric<T: Real>(leaves: &mut [Leaf<T>], data: &FitData<'_, T>) -> Result<()> {
+    let Some(metric) = data.options.metric.provided() else { return Ok(()) };
+    let Some(inverse) = metric.pseudo_inverse()? else { return Ok(()) };
+    for leaf in leaves {
+        let x = leaf.x.clone();
+        inverse.apply(&x, &mut leaf.x);
+    }
+    Ok(())
 }
 
 /// Learns the length scales of `kernel` from the residuals of the trial leaves, without validation
