@@ -2,15 +2,17 @@
 
 use crate::solver_laws::{bytes, run, table};
 use crate::solvers::close;
+use kapprox::metric::Metric;
 use kmill_tests::dense::{kernel_matrix, solve};
 use kmill_tests::kernels;
 use kmill_tests::points::Lcg;
 use kmodel::model::{Basis, LinearHead};
 use ksolve::job::{ElementType, Fit, Fitted, Run};
-use ksolve::job::{LandmarkSource, Scaling};
+use ksolve::job::{LandmarkSource, MetricSource, Scaling};
 use ksolve::predict::Predictor;
 use ksolve::{AnyModel, Model};
 use kstore::{Selection, Table};
+use std::sync::Arc;
 
 type Rows = Vec<Vec<f64>>;
 
@@ -82,14 +84,14 @@ fn every_leaf_is_a_machine_on_what_the_features_leave() {
     let all = LinearHead { weights: model.coefficients.clone(), intercept: model.intercept.clone() };
     assert_eq!((leaves.row_counts.len(), figure(&fitted, "leaves")), (4, Some(4.0)));
     let mu = figure(&fitted, "lambda of the leaves").unwrap() * 1000.0;
-    // a model without the first fold, on the same landmarks
+    // a model without the last fold, on the same landmarks
     let Basis::Landmarks { points, .. } = &model.basis else { panic!("landmarks") };
     let landmarks: Rows = points.chunks(2).map(<[f64]>::to_vec).collect();
     let landmarks =
         table(&landmarks, &[0.0; 20]).select(&Selection { features: vec!["x*".into()], ..Selection::default() });
     let unseen =
         fit(20, 300).without_rank_parameters().rank(20).landmarks(LandmarkSource::Rows(Box::new(landmarks.unwrap())));
-    let unseen = run(&unseen, &table(&x[200..].to_vec(), &y[200..]), 2).unwrap();
+    let unseen = run(&unseen, &table(&x[..800].to_vec(), &y[..800]), 2).unwrap();
     let unseen = self::model(&unseen);
     let before = LinearHead { weights: unseen.coefficients.clone(), intercept: unseen.intercept.clone() };
     let (mut first, mut found) = (0, vec![0; 1000]);
@@ -109,7 +111,7 @@ fn every_leaf_is_a_machine_on_what_the_features_leave() {
         }
         // held-out rows of a leaf, predicted by its other rows and weighted by membership
         let left: Vec<f64> = places.iter().map(|i| y[*i] - functions(unseen, &before, &x[*i])[0]).collect();
-        let (apart, others): (Vec<usize>, Vec<usize>) = (0..*count).partition(|i| places[*i] < 200);
+        let (apart, others): (Vec<usize>, Vec<usize>) = (0..*count).partition(|i| places[*i] >= 800);
         let learned: Vec<f64> = others.iter().map(|i| left[*i]).collect();
         let part: Rows = others.iter().map(|i| others.iter().map(|j| system[*i][*j]).collect()).collect();
         let of_others = solve(&part, &learned);
@@ -231,6 +233,88 @@ fn leaves_of_classes_and_several_targets_and_of_one_leaf() {
     out.chunks(2).for_each(|pair| close(pair[0], -pair[1], 1e-7, "the second is the first, negative"));
 }
 
+/// A series: a smooth function of a column, and a function of time that changes within a few rows.
+fn series(n: usize) -> (Rows, Vec<f64>) {
+    let mut random = Lcg(44);
+    let mut state = 0.0;
+    let row = |i: usize| {
+        state = 0.95 * state + 0.3 * random.normal();
+        let x = vec![2.0 * random.uniform() - 1.0, i as f64 / 100.0];
+        let y = (2.0 * x[0]).sin() + state + 0.02 * random.normal();
+        (x, y)
+    };
+    (0..n).map(row).unzip()
+}
+
+#[test]
+fn leaves_with_their_own_kernel_predict_rows_between_and_leave_later_rows_alone() {
+    let (x, y) = series(1800);
+    let chosen = |keep: &dyn Fn(usize) -> bool| -> (Rows, Vec<f64>) {
+        (0..1800).filter(|i| keep(*i)).map(|i| (x[i].clone(), y[i])).unzip()
+    };
+    let (seen, between, later) =
+        (chosen(&|i| i < 1500 && i % 6 > 0), chosen(&|i| i < 1500 && i % 6 == 0), chosen(&|i| i >= 1500));
+    let features = fit(30, 700).set("folds", "blocks:6").kernel("gaussian(sigma=3)".parse().unwrap());
+    let own = features.clone().set("local_kernel", "exponential()");
+    let without = features.clone().without_rank_parameters().rank(30);
+    let on = |fit: &Fit| run(fit, &table(&seen.0, &seen.1), 2).unwrap();
+    let error = |fitted: &Fitted, (x, y): &(Rows, Vec<f64>)| {
+        predicted(&fitted.model, x).iter().zip(y).map(|(got, y)| (got - y).powi(2)).sum::<f64>() / y.len() as f64
+    };
+    let (own, without) = (on(&own), on(&without));
+    assert!(error(&own, &between) < 0.3 * error(&without, &between), "{}", error(&own, &between));
+    assert!(error(&own, &later) < 1.02 * error(&without, &later), "{}", error(&own, &later));
+    let told = figure(&own, "mse with leaves, random rows").unwrap();
+    assert!((told / error(&own, &between) - 1.0).abs() < 0.4, "{told}, {}", error(&own, &between));
+    // the prediction is that of the features plus the kernel of the leaves
+    let fitted = model(&own);
+    let leaf_kernel = fitted.metadata.leaf_kernel.clone().unwrap();
+    let (k, of_features) = (kernels::kernel(&leaf_kernel), kernels::kernel("gaussian(sigma=3)"));
+    let (leaves, Basis::Landmarks { points, .. }) = (fitted.leaves.as_ref().unwrap(), &fitted.basis) else {
+        panic!("landmarks")
+    };
+    let head = |head: &LinearHead, x: &[f64]| -> Vec<f64> {
+        let b: Vec<f64> = points.chunks(2).map(|z| of_features(x, z)).collect();
+        let sum = |j: usize| b.iter().enumerate().map(|(i, b)| b * head.weights[(i, j)]).sum::<f64>();
+        (0..head.intercept.len()).map(|j| head.intercept[j] + sum(j)).collect()
+    };
+    let all = LinearHead { weights: fitted.coefficients.clone(), intercept: fitted.intercept.clone() };
+    let ends: Vec<usize> = leaves.row_counts.iter().scan(0, |end, count| (*end += count, Some(*end)).1).collect();
+    for (x, got) in between.0.iter().zip(predicted(&own.model, &between.0)).take(50) {
+        let shares = shares(&leaves.half_widths, &head(&leaves.splits, x));
+        let of_leaf = |leaf: usize| {
+            let rows = ends[leaf] - leaves.row_counts[leaf]..ends[leaf];
+            rows.map(|i| leaves.coefficients[(i, 0)] * k(x, &leaves.points[2 * i..2 * i + 2])).sum::<f64>()
+        };
+        let expected = head(&all, x)[0] + (0..ends.len()).map(|leaf| shares[leaf] * of_leaf(leaf)).sum::<f64>();
+        close(got, expected, 1e-6, "prediction");
+    }
+    // a file keeps the kernel, and a later time is not moved to the last training time
+    let again = Predictor::from_bytes(&bytes(&own.model)).unwrap();
+    let mut out = vec![0.0; later.1.len()];
+    again.predict(&later.0.concat(), &mut out).unwrap();
+    assert_eq!(out, predicted(&own.model, &later.0));
+    assert!(fitted.metadata.ranges.is_empty());
+}
+
+#[test]
+fn leaves_with_their_own_kernel_see_the_features_before_a_full_metric() {
+    let (x, y) = series(900);
+    let metric = Metric::matrix(&[1.0, 0.5, 0.5, 1.0], 2).unwrap();
+    let fit = fit(30, 500).set("folds", "blocks:6").set("local_kernel", "exponential()");
+    let fit = fit.metric(MetricSource::from_metric(Arc::new(metric)));
+    let fitted = run(&fit, &table(&x, &y), 2).unwrap();
+    let leaves = model(&fitted).leaves.as_ref().unwrap();
+    // the first row of the table is in the first rows of a leaf
+    let has_row =
+        |row: &Vec<f64>| leaves.points.chunks(2).any(|p| (p[0] - row[0]).abs() + (p[1] - row[1]).abs() < 1e-9);
+    assert!(x.iter().step_by(50).all(has_row));
+    let (got, mean) = (predicted(&fitted.model, &x), y.iter().sum::<f64>() / 900.0);
+    let error: f64 = got.iter().zip(&y).map(|(got, y)| (got - y).powi(2)).sum();
+    let variance: f64 = y.iter().map(|y| (y - mean).powi(2)).sum();
+    assert!(error < 0.1 * variance, "{error} {variance}");
+}
+
 #[test]
 fn what_leaves_cannot_do_is_refused_in_a_sentence() {
     let (x, y) = rows(200);
@@ -242,6 +326,11 @@ fn what_leaves_cannot_do_is_refused_in_a_sentence() {
     assert!(said(fit(20, 50).set("method", "pcg").set("folds", "none")).contains("`local`"));
     assert!(said(fit(20, 50).map("exact".parse().unwrap())).contains("exact"));
     assert!(said(fit(20, 50).set("lambda", 0)).contains("`local`"));
+    for kernel in ["linear()", "exponential(on=x0)"] {
+        assert!(said(fit(20, 50).set("local_kernel", kernel)).contains("`local_kernel`"), "{kernel}");
+    }
+    let alone = fit(20, 50).without_rank_parameters().rank(20).set("local_kernel", "exponential()");
+    assert!(said(alone).contains("set `local`"));
     assert!(said(fit(20, 50).set("folds", "none")).contains("`folds`"));
     let table: Table = table(&x, &y);
     let selection = Selection { features: vec!["x*".into()], targets: vec!["y".into()], ..Selection::default() };

@@ -227,6 +227,23 @@ mod tests {
     }
 
     #[test]
+    fn a_pseudo_inverse_gives_back_rows_of_its_range() {
+        let metric = Metric::matrix(&[2.0, 1.0, 0.0, 3.0], 2).unwrap();
+        let inverse = metric.pseudo_inverse().unwrap().unwrap();
+        let (x, mut y, mut back) = ([0.5, -1.5], [0.0; 2], [0.0; 2]);
+        metric.apply(&x, &mut y);
+        inverse.apply(&y, &mut back);
+        assert!(x.iter().zip(back).all(|(x, back)| (x - back).abs() < 1e-14), "{back:?}");
+        // the direction of a singular value 0 is lost: (1, 3) projects to 2 (1, 1)
+        let singular = Metric::matrix(&[1.0, 1.0, 1.0, 1.0], 2).unwrap();
+        singular.apply(&[1.0, 3.0], &mut y);
+        singular.pseudo_inverse().unwrap().unwrap().apply(&y, &mut back);
+        assert!(back.iter().all(|v| (v - 2.0).abs() < 1e-14), "{back:?}");
+        assert!(Metric::diagonal(vec![1.0, 2.0]).unwrap().pseudo_inverse().unwrap().is_none());
+        assert!(Metric::matrix(&[1.0, 2.0], 1).unwrap().pseudo_inverse().unwrap().is_none());
+    }
+
+    #[test]
     fn invalid_metrics_are_rejected() {
         assert!(Metric::diagonal(vec![]).is_err());
         assert!(Metric::diagonal(vec![0.0, 0.0]).is_err());

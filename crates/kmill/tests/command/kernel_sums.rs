@@ -17,6 +17,37 @@ fn write_table(at: &Path, name: &str, rows: std::ops::Range<usize>) {
     std::fs::write(at.join(name), text).unwrap();
 }
 
+/// Persons in the order of the rows, each with a level that a column tells only roughly, and a trend
+/// of time.
+fn write_panel(at: &Path) {
+    let draw = |i: usize, k: u64| 2.0 * Stream::new(k, Purpose::Data, 1).uniform(i as u64) - 1.0;
+    let line = |i: usize| {
+        let (person, step) = (i / 20, i % 20);
+        let (level, slope) = (draw(person, 0), draw(person, 1));
+        let rough = level + 0.8 * draw(person, 2);
+        format!("{rough},{step},{},{}\n", draw(i, 3), 2.0 * level + 0.1 * slope * step as f64 + 0.02 * draw(i, 4))
+    };
+    let text = format!("x0,time,x2,y\n{}", (0..320).map(line).collect::<String>());
+    std::fs::write(at.join("panel.csv"), text).unwrap();
+}
+
+#[test]
+fn a_series_is_chosen_by_blocks_and_predicts_rows_between_its_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    write_panel(at);
+    let tune = "tune ridge panel.csv --target y --features 'x0,time,x2' --where 'x2 < 0.8' --json -o";
+    let found = ok(at, &format!("{tune} m.safetensors --time 10min"));
+    assert_eq!(found["folds"], "blocks:6", "{found}");
+    let error = ok(at, "evaluate m.safetensors panel.csv --where 'x2 > 0.8' --json")["r2"].as_f64().unwrap();
+    assert!(error > 0.8, "{error}: {found}");
+    // the work that was done gives the same model
+    let repeat = found["repeat"].as_str().unwrap();
+    ok(at, &format!("{tune} again.safetensors --threads 1 {repeat}"));
+    let bytes = |name: &str| std::fs::read(at.join(name)).unwrap();
+    assert!(bytes("m.safetensors") == bytes("again.safetensors"), "{repeat}");
+}
+
 #[test]
 fn a_small_table_gets_the_mean_of_three_sums() {
     let folder = tempfile::tempdir().unwrap();
