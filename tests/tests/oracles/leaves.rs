@@ -84,14 +84,14 @@ fn every_leaf_is_a_machine_on_what_the_features_leave() {
     let all = LinearHead { weights: model.coefficients.clone(), intercept: model.intercept.clone() };
     assert_eq!((leaves.row_counts.len(), figure(&fitted, "leaves")), (4, Some(4.0)));
     let mu = figure(&fitted, "lambda of the leaves").unwrap() * 1000.0;
-    // a model without the last fold, on the same landmarks
+    // a model without the first fold, on the same landmarks
     let Basis::Landmarks { points, .. } = &model.basis else { panic!("landmarks") };
     let landmarks: Rows = points.chunks(2).map(<[f64]>::to_vec).collect();
     let landmarks =
         table(&landmarks, &[0.0; 20]).select(&Selection { features: vec!["x*".into()], ..Selection::default() });
     let unseen =
         fit(20, 300).without_rank_parameters().rank(20).landmarks(LandmarkSource::Rows(Box::new(landmarks.unwrap())));
-    let unseen = run(&unseen, &table(&x[..800].to_vec(), &y[..800]), 2).unwrap();
+    let unseen = run(&unseen, &table(&x[200..].to_vec(), &y[200..]), 2).unwrap();
     let unseen = self::model(&unseen);
     let before = LinearHead { weights: unseen.coefficients.clone(), intercept: unseen.intercept.clone() };
     let (mut first, mut found) = (0, vec![0; 1000]);
@@ -111,7 +111,7 @@ fn every_leaf_is_a_machine_on_what_the_features_leave() {
         }
         // held-out rows of a leaf, predicted by its other rows and weighted by membership
         let left: Vec<f64> = places.iter().map(|i| y[*i] - functions(unseen, &before, &x[*i])[0]).collect();
-        let (apart, others): (Vec<usize>, Vec<usize>) = (0..*count).partition(|i| places[*i] >= 800);
+        let (apart, others): (Vec<usize>, Vec<usize>) = (0..*count).partition(|i| places[*i] < 200);
         let learned: Vec<f64> = others.iter().map(|i| left[*i]).collect();
         let part: Rows = others.iter().map(|i| others.iter().map(|j| system[*i][*j]).collect()).collect();
         let of_others = solve(&part, &learned);
@@ -269,7 +269,10 @@ fn leaves_with_their_own_kernel_predict_rows_between_and_leave_later_rows_alone(
     // the prediction is that of the features plus the kernel of the leaves
     let fitted = model(&own);
     let leaf_kernel = fitted.metadata.leaf_kernel.clone().unwrap();
-    let (k, of_features) = (kernels::kernel(&leaf_kernel), kernels::kernel("gaussian(sigma=3)"));
+    let list = leaf_kernel.strip_prefix("exponential(sigma=[").and_then(|text| text.strip_suffix("])")).unwrap();
+    let lengths: Vec<f64> = list.split(", ").map(|length| length.parse().unwrap()).collect();
+    let k = |x: &[f64], z: &[f64]| (-((x[0] - z[0]) / lengths[0]).hypot((x[1] - z[1]) / lengths[1])).exp();
+    let of_features = kernels::kernel("gaussian(sigma=3)");
     let (leaves, Basis::Landmarks { points, .. }) = (fitted.leaves.as_ref().unwrap(), &fitted.basis) else {
         panic!("landmarks")
     };

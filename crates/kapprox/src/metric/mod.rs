@@ -230,7 +230,7 @@ mod tests {
     fn a_pseudo_inverse_gives_back_rows_of_its_range() {
         let metric = Metric::matrix(&[2.0, 1.0, 0.0, 3.0], 2).unwrap();
         let inverse = metric.pseudo_inverse().unwrap().unwrap();
-        let (x, mut y, mut back) = ([0.5, -1.5], [0.0; 2], [0.0; 2]);
+        let (x, mut y, mut back) = ([0.5f64, -1.5], [0.0; 2], [0.0f64; 2]);
         metric.apply(&x, &mut y);
         inverse.apply(&y, &mut back);
         assert!(x.iter().zip(back).all(|(x, back)| (x - back).abs() < 1e-14), "{back:?}");

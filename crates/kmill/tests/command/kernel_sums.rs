@@ -36,10 +36,10 @@ fn a_series_is_chosen_by_blocks_and_predicts_rows_between_its_rows() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     write_panel(at);
-    let tune = "tune ridge panel.csv --target y --features 'x0,time,x2' --where 'x2 < 0.8' --json -o";
+    let tune = "tune ridge panel.csv --target y --features x0,time,x2 --where x2<0.8 --json -o";
     let found = ok(at, &format!("{tune} m.safetensors --time 10min"));
     assert_eq!(found["folds"], "blocks:6", "{found}");
-    let error = ok(at, "evaluate m.safetensors panel.csv --where 'x2 > 0.8' --json")["r2"].as_f64().unwrap();
+    let error = ok(at, "evaluate m.safetensors panel.csv --where x2>0.8 --json")["r2"].as_f64().unwrap();
     assert!(error > 0.8, "{error}: {found}");
     // the work that was done gives the same model
     let repeat = found["repeat"].as_str().unwrap();

@@ -118,7 +118,8 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &FitData<'_, T>) -> Result<Solut
     let slopes =
         ridge.computes_importance.then(outer_products).transpose()?.map(|products| gradients::rms_slopes(&products));
     let leaf_fit = ridge.max_leaf_rows.map(|leaf_rows| {
-        let reduced_fit = leaves::fit_without_fold(&gram, rank, lambda, &grid, workers)?;
+        let prefers_last = ridge.leaf_kernel.is_some();
+        let reduced_fit = leaves::fit_without_fold(&gram, rank, lambda, &grid, prefers_last, workers)?;
         leaves::fit(data, leaf_rows, ridge.leaf_kernel.as_ref(), &fit.head, &reduced_fit, lambda)
     });
     let leaf_passes = 2 * u64::from(leaf_fit.is_some());

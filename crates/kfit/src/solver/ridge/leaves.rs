@@ -96,8 +96,8 @@ const INITIAL_MU_OF_LEAF_KERNEL: f64 = 1e-2;
 
 /// Requested fraction of the rows for validation. The fold with the nearest fraction is used.
 const VALIDATION_FRACTION: f64 = 0.2;
-/// Folds whose fractions differ by less than this number count as equal, and the last of them is
-/// used: new rows of a series follow the last rows.
+/// If the leaves have their own kernel, folds whose fractions differ by less than this number count
+/// as equal, and the last of them is used: new rows of a series follow the last rows.
 const FRACTION_TOLERANCE: f64 = 0.02;
 
 /// Rejects options that require a model on features alone. `unsupported_options` contains further
@@ -162,20 +162,26 @@ pub(super) struct ReducedFit {
     pub(super) head: LinearHead,
 }
 
-/// Fits functions of the features to the rows outside one fold: the last fold whose size is nearest
-/// to a fifth of the rows.
+/// Fits functions of the features to the rows outside one fold: the fold whose size is nearest to a
+/// fifth of the rows. If `prefers_last` is true, it is the last of the folds of about this size.
 pub(super) fn fit_without_fold(
     gram: &GramState,
     rank: usize,
     lambda: f64,
     grid: &RidgeGrid,
+    prefers_last: bool,
     workers: &Workers,
 ) -> Result<ReducedFit> {
     let fraction_difference =
         |fold: usize| (gram.folds()[fold].row_count as f64 / gram.row_count() as f64 - VALIDATION_FRACTION).abs();
-    let mut folds = (0..gram.folds().len()).rev();
-    let nearest = folds.clone().map(fraction_difference).fold(f64::INFINITY, f64::min);
-    let held_out_fold = folds.find(|fold| fraction_difference(*fold) <= nearest + FRACTION_TOLERANCE).unwrap_or(0);
+    let mut folds: Vec<usize> = (0..gram.folds().len()).collect();
+    if prefers_last {
+        folds.reverse();
+    }
+    let nearest = folds.iter().map(|fold| fraction_difference(*fold)).fold(f64::INFINITY, f64::min);
+    let tolerance = if prefers_last { FRACTION_TOLERANCE } else { 0.0 };
+    let is_near = |fold: &usize| fraction_difference(*fold) <= nearest + tolerance;
+    let held_out_fold = folds.into_iter().find(is_near).unwrap_or_default();
     let mut system = RidgeSystem::new(gram.feature_count(), &grid.target_centre, grid.intercept);
     system.assemble(gram, Some(held_out_fold), workers)?;
     let solution = system.solve(lambda, &[rank], workers);
