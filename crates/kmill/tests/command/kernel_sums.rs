@@ -17,17 +17,22 @@ fn write_table(at: &Path, name: &str, rows: std::ops::Range<usize>) {
     std::fs::write(at.join(name), text).unwrap();
 }
 
-/// Persons in the order of the rows, each with a level that a column tells only roughly, and a trend
-/// of time.
-fn write_panel(at: &Path) {
+/// Persons in the order of the rows, each with a level, a trend of time, and a column that tells the
+/// level, as far as `told` says.
+fn write_panel(at: &Path, told: f64) {
     let draw = |i: usize, k: u64| 2.0 * Stream::new(k, Purpose::Data, 1).uniform(i as u64) - 1.0;
     let line = |i: usize| {
         let (person, step) = (i / 20, i % 20);
         let (level, slope) = (draw(person, 0), draw(person, 1));
-        let rough = level + 0.8 * draw(person, 2);
-        format!("{rough},{step},{},{}\n", draw(i, 3), 2.0 * level + 0.1 * slope * step as f64 + 0.02 * draw(i, 4))
+        let column = told * level + (1.0 - told) * draw(person, 2);
+        format!(
+            "{column},{step},{},{},{}\n",
+            draw(i, 3),
+            draw(i, 5),
+            2.0 * level + 0.1 * slope * step as f64 + 0.02 * draw(i, 4)
+        )
     };
-    let text = format!("x0,time,x2,y\n{}", (0..320).map(line).collect::<String>());
+    let text = format!("x0,time,x2,part,y\n{}", (0..320).map(line).collect::<String>());
     std::fs::write(at.join("panel.csv"), text).unwrap();
 }
 
@@ -35,17 +40,28 @@ fn write_panel(at: &Path) {
 fn a_series_is_chosen_by_blocks_and_predicts_rows_between_its_rows() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
-    write_panel(at);
-    let tune = "tune ridge panel.csv --target y --features x0,time,x2 --where x2<0.8 --json -o";
-    let found = ok(at, &format!("{tune} m.safetensors --time 10min"));
-    assert_eq!(found["folds"], "blocks:6", "{found}");
-    let error = ok(at, "evaluate m.safetensors panel.csv --where x2>0.8 --json")["r2"].as_f64().unwrap();
-    assert!(error > 0.8, "{error}: {found}");
-    // the work that was done gives the same model
-    let repeat = found["repeat"].as_str().unwrap();
-    ok(at, &format!("{tune} again.safetensors --threads 1 {repeat}"));
-    let bytes = |name: &str| std::fs::read(at.join(name)).unwrap();
-    assert!(bytes("m.safetensors") == bytes("again.safetensors"), "{repeat}");
+    // if no column tells the level, all fits are about equally bad for new persons; with landmarks,
+    // leaves have the part with short length scales
+    for (told, has_mean, landmarks) in [(0.0, true, ""), (0.55, false, "--landmarks uniform ")] {
+        write_panel(at, told);
+        let tune =
+            format!("tune ridge panel.csv --target y --features x0,time,x2 --where part<0.6 --json {landmarks}-o");
+        let found = ok(at, &format!("{tune} m.safetensors --time 10min"));
+        assert_eq!(found["folds"], "blocks:6", "{found}");
+        let r2 = ok(at, "evaluate m.safetensors panel.csv --where part>0.6 --json")["r2"].as_f64().unwrap();
+        assert!(r2 > 0.8, "{r2}: {found}");
+        let contenders = found["contenders"].as_array().unwrap();
+        let chosen = contenders.iter().find(|contender| contender["chosen"] == true).unwrap();
+        let why = chosen["why"].as_str().unwrap_or_default();
+        assert_eq!(why.contains("between the rows of the table"), has_mean, "{found}");
+        assert_eq!(chosen["solver"].as_str().unwrap().ends_with("mean of 3 fits"), has_mean, "{found}");
+        // the work that was done gives the same model
+        let repeat = found["repeat"].as_str().unwrap().replace('\'', "");
+        assert_eq!(repeat.contains("--local-kernel exponential()"), !has_mean, "{repeat}");
+        ok(at, &format!("{tune} again.safetensors --threads 1 {repeat}"));
+        let bytes = |name: &str| std::fs::read(at.join(name)).unwrap();
+        assert!(bytes("m.safetensors") == bytes("again.safetensors"), "{repeat}");
+    }
 }
 
 #[test]
