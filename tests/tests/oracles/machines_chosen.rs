@@ -230,8 +230,8 @@ fn bounded_cases() -> [(&'static str, &'static str, &'static str); 4] {
     [
         ("linear()", "free", "hinge"),
         ("linear()", "free", "squared-hinge"),
-        ("gaussian(sigma=6)", "free", "hinge"),
-        ("gaussian(sigma=6)", "penalised", "hinge"),
+        ("gaussian(sigma=12)", "free", "hinge"),
+        ("gaussian(sigma=12)", "penalised", "hinge"),
     ]
 }
 
@@ -240,8 +240,8 @@ fn bounded_cases() -> [(&'static str, &'static str, &'static str); 4] {
 fn margins_and_radii_bound_the_leave_one_out_errors() {
     let n = 40;
     let mut random = Lcg(61);
-    let y: Vec<f64> = (0..n).map(|i| f64::from(i % 2)).collect();
-    let x: Vec<Vec<f64>> = y.iter().map(|y| vec![7.0 + 6.0 * y + random.normal(), random.normal()]).collect();
+    let y: Vec<f64> = (0..n).map(|i| (i % 2) as f64).collect();
+    let x: Vec<Vec<f64>> = y.iter().map(|y| vec![7.0 + 12.0 * y + random.normal(), random.normal()]).collect();
     for (kernel, intercept, loss) in bounded_cases() {
         let c = 0.7;
         let solver = Options::new().set("C", c).set("gap", 1e-9).set("intercept", intercept).set("loss", loss);
