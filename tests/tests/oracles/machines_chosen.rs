@@ -225,7 +225,7 @@ fn probabilities_are_calibrated() {
     }
 }
 
-/// Rows of two separate classes, and the kernel, intercept and loss of an SVM that bounds its errors.
+/// Kernel, intercept and loss of SVMs whose leave-one-out errors are bounded.
 fn bounded_cases() -> [(&'static str, &'static str, &'static str); 4] {
     [
         ("linear()", "free", "hinge"),
@@ -235,7 +235,7 @@ fn bounded_cases() -> [(&'static str, &'static str, &'static str); 4] {
     ]
 }
 
-/// Margin, radius and bound are the dense formulas, and the leave-one-out errors are below the bound.
+/// Margin, radius and bound are the dense formulas; the leave-one-out errors are below the bound.
 #[test]
 fn margins_and_radii_bound_the_leave_one_out_errors() {
     let n = 40;

@@ -1,8 +1,8 @@
 //! The maximum mean discrepancy of several kernels and length scales, so that none must be chosen.
 //!
-//! A test with one kernel finds differences of about its length scale, and the median distance misses
-//! finer differences. Here each kernel is compared with the same B random labellings of the rows. For
-//! labelling j (0 is the observed labelling) and kernel l with the statistic s_lj,
+//! A test with one kernel finds differences of about its length scale, and the median distance
+//! misses finer differences. Here each kernel is compared with the same B random labellings of the
+//! rows. For labelling j (0 is the observed labelling) and kernel l with the statistic s_lj,
 //!
 //! ```text
 //! p_lj = #{j' : s_lj' ≥ s_lj}/(B + 1)     the p-value of labelling j with kernel l alone
@@ -10,16 +10,16 @@
 //! p    = #{j : t_j ≤ t_0}/(B + 1)         the p-value of the test
 //! ```
 //!
-//! Under the null hypothesis all B + 1 labellings are exchangeable, and so are the t_j. The level is
-//! therefore exact for any number of rows, however dependent the kernels are. The test rejects if and
-//! only if a kernel exceeds its own quantile at a level that is corrected for the number of kernels.
-//! It is the aggregated test of Schrab et al. with equal weights, where the same permutations estimate
-//! the quantiles and the correction.
+//! Under the null hypothesis all B + 1 labellings are exchangeable, and so are the t_j. The level
+//! is therefore exact for any number of rows, however dependent the kernels are. The test rejects
+//! if and only if a kernel exceeds its own quantile at a level that is corrected for the number of
+//! kernels. It is the aggregated test of Schrab et al. with equal weights, where the same
+//! permutations estimate the quantiles and the correction.
 //!
 //! The kernels have the length scales of [`LENGTH_FACTORS`] times the median distance. The features
 //! of all maps are concatenated, so that the rows are read as often as with one kernel, except for
-//! one sample of candidates per map. *Flops and bytes*: as [`mmd`] with the
-//! features of all maps, without second moments.
+//! one sample of candidates per map. *Flops and bytes*: as [`mmd`] with the features of all maps,
+//! without second moments.
 //!
 //! References: Schrab, Kim, Albert, Laurent, Guedj, Gretton, "MMD aggregated two-sample test", JMLR
 //! 24, 2023; Westfall, Young, *Resampling-Based Multiple Testing*, 1993.

@@ -191,7 +191,7 @@ pub struct TestStatistic {
     pub conditional: Option<ConditionalFigures>,
     /// p-values of the statistic.
     pub p_values: PValues,
-    /// p-value of each kernel alone, by permutations, if several kernels are aggregated; they are not
+    /// p-value of each kernel alone, by permutations, if several kernels are aggregated; not
     /// corrected for the number of kernels.
     #[doc(hidden)]
     #[serde(skip_serializing_if = "Vec::is_empty")]

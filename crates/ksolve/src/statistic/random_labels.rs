@@ -83,8 +83,8 @@ pub(super) fn p_value(observed: f64, permuted: &[f64]) -> Option<f64> {
 }
 
 /// Returns the p-value of the smallest p-value of several statistics, and the p-value of each
-/// statistic alone. `statistics` has the values of each statistic, first for the observed labels, then
-/// for the random labels, in the same order for all statistics.
+/// statistic alone. `statistics` has the values of each statistic, first for the observed labels,
+/// then for the random labels, in the same order for all statistics.
 pub(super) fn smallest_p_value(statistics: &[Vec<f64>]) -> (f64, Vec<f64>) {
     let labelling_count = statistics.first().map_or(1, Vec::len);
     // the ranks of all labellings, and their minima over the statistics

@@ -1,19 +1,19 @@
 //! The margin of an SVM, the radius of the rows, and a bound of the leave-one-out errors by both.
 //!
 //! The margin of an SVM is 1/‖w‖. R is the radius of a ball that contains the features φ_i of all
-//! rows, ξ_i = max(0, 1 − y_i f_i) is the slack of row i, c_i its cost and β_i its multiplier. If the
-//! SVM without row i errs on this row, then
+//! rows, ξ_i = max(0, 1 − y_i f_i) is the slack of row i, c_i its cost and β_i its multiplier. If
+//! the SVM without row i errs on this row, then
 //!
 //! ```text
-//! free intercept     4R²β_i + ξ_i ≥ 1         (Joachims 2000: inner products around the centre
-//!                                             of the ball are between −R² and R²)
+//! free intercept     4R²β_i + ξ_i ≥ 1         (Joachims 2000: inner products around the
+//!                                             centre of the ball are between −R² and R²)
 //! no free intercept  (R² + κ)β_i + ξ_i ≥ 1    (Jaakkola, Haussler 1999: ball around the origin;
 //!                                             κ is 1 for a penalised intercept, otherwise 0)
 //! ```
 //!
-//! The number of leave-one-out errors is therefore at most the sum of the left sides. At the optimum
-//! Σ β_i = ‖w‖² + Σ c_i ξ_i. With the objective P = ½‖w‖² + Σ c_i ξ_i, the smallest cost c, and a = 4R²
-//! or R² + κ, the sum is at most
+//! The number of leave-one-out errors is therefore at most the sum of the left sides. At the
+//! optimum Σ β_i = ‖w‖² + Σ c_i ξ_i. With the objective P = ½‖w‖² + Σ c_i ξ_i, the smallest cost c,
+//! and a = 4R² or R² + κ, the sum is at most
 //!
 //! ```text
 //! hinge          a (P + ½‖w‖²) + (P − ½‖w‖²)/c
@@ -21,8 +21,8 @@
 //! ```
 //!
 //! The squared hinge has no slack for features with one more coordinate, 1/√(2c_i), per row. For
-//! separable rows and a free intercept, both tend to (2R)²‖w‖²: squared diameter over squared margin.
-//! A penalised intercept counts as a weight.
+//! separable rows and a free intercept, both tend to (2R)²‖w‖²: squared diameter over squared
+//! margin. A penalised intercept counts as a weight.
 //!
 //! If the intercept is free, R is the smaller radius of two balls: around the mean of the features,
 //! and around the origin. It is at most twice the radius of the smallest enclosing ball, and takes
