@@ -44,8 +44,6 @@ fn two_samples_from_two_tables_or_one() {
         (&together["biased"], &together["kernel_p_values"], &together["p_values"]),
         (&again["biased"], &again["kernel_p_values"], &again["p_values"])
     );
-    let (code, text, _) = kmill(at, &line.replace(" --json", ""));
-    assert!(code == 0 && text.contains("p-value 0.0100 alone") && text.contains("corrected for 10 kernels"), "{text}");
     refused(at, "test mmd a.parquet b.parquet --aggregate --permutations 0", 1, "compared by permutations");
     refused(at, "test mmd a.parquet b.parquet --aggregate --map exact", 1, "need feature maps");
     refused(at, "test mmd a.parquet b.parquet --aggregate --kernel laplacian()", 2, "cannot be used with");
