@@ -23,6 +23,7 @@ use std::{path::PathBuf, sync::Arc};
 #[command(after_help = "Examples:\n  \
     kmill test mmd january.parquet july.parquet\n  \
     kmill test mmd all.parquet --by 'station == 3' --features 'x*' --rank 200\n  \
+    kmill test mmd january.parquet july.parquet --aggregate\n  \
     kmill test mmd a.npy b.npy --map exact --permutations 200\n  \
     kmill test hsic all.parquet --features 'x*' --with y --json\n  \
     kmill test hsic all.parquet --features a --with b --given 'c*'\n  \
@@ -60,13 +61,17 @@ pub(crate) struct TestArgs {
     #[arg(long, help = kernel_help(), value_name = "EXPR", default_value = "gaussian(sigma=median)",
         value_parser = parse::kernel, help_heading = "Test")]
     pub(crate) kernel: Kernel,
+    /// Compare two samples with ten kernels instead of one: Gaussian and Laplacian, with length
+    /// scales of 1/8 to 2 times the median distance; the p-value is corrected for their number
+    #[arg(long, conflicts_with = "kernel", help_heading = "Test")]
+    pub(crate) aggregate: bool,
     /// Kernel on the columns of --with [default: --kernel]
     #[arg(long, value_name = "EXPR", value_parser = parse::kernel, requires = "with", help_heading = "Test")]
     pub(crate) with_kernel: Option<Kernel>,
     /// Feature map, as listed by fit --help; exact for the exact kernel (mmd, some thousand rows)
     #[arg(long, value_name = "MAP", default_value = "nystrom", value_parser = parse::map, help_heading = "Test")]
     pub(crate) map: MapSpec,
-    /// Number of features of each map [default: 300]
+    /// Number of features of each map [default: 300; 100 with --aggregate]
     #[arg(long, value_name = "M", value_parser = parse::positive_integer, help_heading = "Test")]
     pub(crate) rank: Option<usize>,
     /// Landmark scheme, as listed by fit --help; or FILE, a table of landmarks (mmd) [default:
@@ -128,6 +133,12 @@ const DEFAULT_PERMUTATIONS: u64 = 1000;
 /// of the features matter to a test.
 const DEFAULT_RANK: usize = 300;
 
+/// Default number of features of each of the ten maps of an aggregated test.
+const DEFAULT_AGGREGATED_RANK: usize = 100;
+
+/// Kernels of an aggregated test, each with several length scales.
+const AGGREGATED_KERNELS: [&str; 2] = ["gaussian(sigma=median)", "laplacian(sigma=median)"];
+
 /// Two samples with the same columns, or one sample with two sets of columns.
 struct TestSamples {
     samples: Vec<SelectedTable>,
@@ -137,9 +148,16 @@ struct TestSamples {
 }
 
 impl TestSamples {
-    fn as_test_input<'a>(&'a self, conditioning: Option<&'a Conditioning>) -> TestInput<'a> {
+    fn as_test_input<'a>(
+        &'a self,
+        conditioning: Option<&'a Conditioning>,
+        aggregated_kernels: Option<&'a [Kernel]>,
+    ) -> TestInput<'a> {
         match (&self.samples[..], conditioning) {
-            ([first, second], _) => TestInput::Samples(first, second),
+            ([first, second], _) => match aggregated_kernels {
+                Some(kernels) => TestInput::Aggregated(first, second, kernels),
+                None => TestInput::Samples(first, second),
+            },
             (rows, None) => TestInput::Columns(&rows[0]),
             (rows, Some(conditioning)) => TestInput::Conditional(&rows[0], conditioning),
         }
@@ -164,6 +182,7 @@ pub(crate) fn run(args: &TestArgs, run: &RunSettings) -> Result<TestReport> {
         let why = "only a test against a model writes a file of its rows";
         return Err(Error::option("--output", output.display(), why, "omit it, or name a model of fit mean first"));
     }
+    check_aggregation(args)?;
     let report = match (model, args.precision) {
         (Some(model), _) => against_model::compare_with_model(model, args, run),
         (None, ElementType::F32) => run_test::<f32>(family, args, run),
@@ -175,6 +194,26 @@ pub(crate) fn run(args: &TestArgs, run: &RunSettings) -> Result<TestReport> {
     Ok(report)
 }
 
+/// Rejects aggregated kernels of a test that cannot have them.
+fn check_aggregation(args: &TestArgs) -> Result<()> {
+    let why = match &args.statistic[..] {
+        _ if !args.aggregate => return Ok(()),
+        "mmd" if args.map.is_exact_kernel() => "several kernels need feature maps, and --map exact has none",
+        "mmd" if args.permutations == 0 => "several kernels are compared by permutations, and --permutations is 0",
+        "mmd" => return Ok(()),
+        _ => "it compares sets of columns, not samples",
+    };
+    Err(Error::option("--aggregate", "", why, "omit one of the two"))
+}
+
+/// Returns the kernels of an aggregated test on the rows of the samples.
+fn aggregated_kernels(args: &TestArgs, samples: &TestSamples) -> Result<Option<Vec<Kernel>>> {
+    let kernel_for = |expression: &&str| -> Result<Kernel> {
+        Ok(job::kernel_for(&Kernel::parse(expression)?, &samples.samples[0])?)
+    };
+    args.aggregate.then(|| AGGREGATED_KERNELS.iter().map(kernel_for).collect()).transpose()
+}
+
 fn run_test<T: kapprox::Real>(family: &StatisticFamily, args: &TestArgs, run: &RunSettings) -> Result<TestReport> {
     let samples = match family.sample_kind {
         SampleKind::Samples => two_samples(args, &run.job_run())?,
@@ -183,6 +222,7 @@ fn run_test<T: kapprox::Real>(family: &StatisticFamily, args: &TestArgs, run: &R
     let files = samples.samples.iter().flat_map(|sample| output::table_files(sample.table()));
     output::protect_inputs(&args.report, files)?;
     let options = train_options(args, &samples, &run.progress)?;
+    let aggregated_kernels = aggregated_kernels(args, &samples)?;
     let conditioning = column_sets::conditioning(args, &samples)?;
     let scratch = args.scratch.open()?;
     let job_run = scratch.iter().fold(run.job_run(), job::Run::scratch);
@@ -190,7 +230,7 @@ fn run_test<T: kapprox::Real>(family: &StatisticFamily, args: &TestArgs, run: &R
     let permutations = usize::try_from(permutation_count).unwrap_or(usize::MAX);
     let outcome = statistic::measure::<T>(
         family,
-        samples.as_test_input(conditioning.as_ref()),
+        samples.as_test_input(conditioning.as_ref(), aggregated_kernels.as_deref()),
         &options,
         permutations,
         &job_run.resources(),
@@ -327,7 +367,7 @@ fn check_landmarks(args: &TestArgs) -> Result<()> {
 }
 
 fn train_options(args: &TestArgs, samples: &TestSamples, progress: &Progress) -> Result<TrainOptions> {
-    let rank = args.rank.unwrap_or(DEFAULT_RANK);
+    let rank = args.rank.unwrap_or(if args.aggregate { DEFAULT_AGGREGATED_RANK } else { DEFAULT_RANK });
     let (rows, names) = (&samples.samples[0], samples.samples[0].feature_names());
     let with_kernel = args.with_kernel.as_ref().unwrap_or(&args.kernel);
     let has_two_kernels = samples.columns.len() > 1 && *with_kernel != args.kernel;

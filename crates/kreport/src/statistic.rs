@@ -93,7 +93,10 @@ impl TestReport {
     fn facts(&self) -> Vec<(&'static str, String)> {
         let TestOutcome { statistic: test_statistic, kernels, ranks, .. } = &self.outcome;
         let mut lines = self.sample_facts();
-        lines.extend(kernels.iter().map(|kernel| ("kernel", rounded_kernel(kernel))));
+        let alone = test_statistic.kernel_p_values.iter();
+        let alone = alone.map(|value| format!(", p-value {} alone", format_p_value(*value)));
+        let kernel_facts = kernels.iter().zip(alone.chain(std::iter::repeat(String::new())));
+        lines.extend(kernel_facts.map(|(kernel, alone)| ("kernel", rounded_kernel(kernel) + &alone)));
         let ranks: Vec<String> = ranks.iter().map(|rank| format_count(*rank as u64)).collect();
         lines.push(match ranks.is_empty() {
             true => ("features", "none: exact kernel".to_string()),
@@ -129,8 +132,12 @@ impl TestReport {
             ("effect", format!("{word}: correlation {correlation:.3} {of}"))
         }));
         let PValues { permutation, spectrum, gamma } = test_statistic.p_values;
+        let correction = match test_statistic.kernel_p_values.len() {
+            0 => String::new(),
+            count => format!(", corrected for {count} kernels"),
+        };
         let p_values = [
-            (permutation, format!("by {} permutations", format_count(self.permutations))),
+            (permutation, format!("by {} permutations{correction}", format_count(self.permutations))),
             (spectrum, "by the limit distribution (spectrum)".to_string()),
             (gamma, "by the gamma distribution of the same mean and variance".to_string()),
         ];

@@ -224,3 +224,63 @@ fn probabilities_are_calibrated() {
         assert!(mean < 0.06, "{map}: {mean}");
     }
 }
+
+/// Kernel, intercept and loss of SVMs whose leave-one-out errors are bounded.
+fn bounded_cases() -> [(&'static str, &'static str, &'static str); 4] {
+    [
+        ("linear()", "free", "hinge"),
+        ("linear()", "free", "squared-hinge"),
+        ("gaussian(sigma=12)", "free", "hinge"),
+        ("gaussian(sigma=12)", "penalised", "hinge"),
+    ]
+}
+
+/// Margin, radius and bound are the dense formulas; the leave-one-out errors are below the bound.
+#[test]
+fn margins_and_radii_bound_the_leave_one_out_errors() {
+    let n = 40;
+    let mut random = Lcg(61);
+    let y: Vec<f64> = (0..n).map(|i| (i % 2) as f64).collect();
+    let x: Vec<Vec<f64>> = y.iter().map(|y| vec![7.0 + 12.0 * y + random.normal(), random.normal()]).collect();
+    for (kernel, intercept, loss) in bounded_cases() {
+        let c = 0.7;
+        let solver = Options::new().set("C", c).set("gap", 1e-9).set("intercept", intercept).set("loss", loss);
+        let fit_rows = |x: &[Vec<f64>], y: &[f64]| fit("nystrom", x, y, kernel, FoldSpec::None, &solver, 1);
+        let trained = fit_rows(&x, &y);
+        let k = kmill_tests::kernels::kernel(kernel);
+        let b = trained.model.intercept[0];
+        let f: Vec<f64> = x.iter().map(|x| predict(&trained, kernel, x)[0]).collect();
+        let (points, _) = trained.model.basis.landmarks().unwrap();
+        let value_at = |z: &[f64]| predict(&trained, kernel, z)[0] - b;
+        let squared_norm: f64 =
+            points.chunks(2).enumerate().map(|(j, z)| trained.model.coefficients[(j, 0)] * value_at(z)).sum();
+        close(figure(&trained, "margin")[0], squared_norm.sqrt().recip(), 1e-6, "margin");
+        let grand_mean = x.iter().flat_map(|a| x.iter().map(|b| k(a, b))).sum::<f64>() / (n * n) as f64;
+        let around_mean = |a: &Vec<f64>| k(a, a) + grand_mean - 2.0 * x.iter().map(|b| k(a, b)).sum::<f64>() / n as f64;
+        let largest = |distance: &dyn Fn(&Vec<f64>) -> f64| x.iter().map(distance).fold(0.0, f64::max);
+        let (from_mean, from_origin) = (largest(&around_mean), largest(&|a| k(a, a)));
+        let is_free = intercept == "free";
+        let squared_radius = if is_free { from_mean.min(from_origin) } else { from_origin };
+        close(figure(&trained, "radius")[0], squared_radius.sqrt(), 1e-6, "radius");
+        let slack = |i: usize| (1.0 - (2.0 * y[i] - 1.0) * f[i]).max(0.0);
+        let slacks: f64 = (0..n).map(slack).sum();
+        let squared_slacks: f64 = (0..n).map(|i| slack(i).powi(2)).sum();
+        let bound = match (is_free, loss) {
+            (true, "hinge") => 4.0 * squared_radius * (squared_norm + c * slacks) + slacks,
+            (true, _) => (4.0 * squared_radius + 1.0 / c) * (squared_norm + 2.0 * c * squared_slacks),
+            _ => (squared_radius + 1.0) * (squared_norm + b * b + c * slacks) + slacks,
+        };
+        let reported = figure(&trained, "leave-one-out bound")[0];
+        close(reported, (bound / n as f64).min(1.0), 1e-6, &format!("{kernel} {intercept} {loss}"));
+        assert!(reported < 1.0, "{kernel} {intercept} {loss}: a bound of 1 says nothing: {bound}");
+        let is_error = |i: usize| {
+            let others = |rows: &mut dyn Iterator<Item = usize>| rows.filter(|j| *j != i).collect::<Vec<_>>();
+            let kept = others(&mut (0..n));
+            let (x_kept, y_kept): (Vec<_>, Vec<_>) = kept.iter().map(|j| (x[*j].clone(), y[*j])).unzip();
+            let score = predict(&fit_rows(&x_kept, &y_kept), kernel, &x[i])[0];
+            (score > 0.0) != (y[i] > 0.5)
+        };
+        let errors = (0..n).filter(|i| is_error(*i)).count() as f64;
+        assert!(errors / n as f64 <= reported, "{errors} errors of {n} rows, bound {reported}");
+    }
+}

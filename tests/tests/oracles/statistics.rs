@@ -312,6 +312,102 @@ fn power_grows_with_the_rows() {
     }
 }
 
+/// Kernels of an aggregated test.
+fn aggregated() -> [Kernel; 2] {
+    ["gaussian(sigma=median)", "laplacian(sigma=median)"].map(|kernel| kernel.parse().unwrap())
+}
+
+#[test]
+fn the_aggregated_test_is_that_of_its_kernels() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, case) = golden("mmd");
+    let (a, b) = (rows(&case["a"]), rows(&case["b"]));
+    let path = table(folder.path(), &both(&a, &b));
+    let (m, n) = (a.len() as u64, (a.len() + b.len()) as u64);
+    let (first, second) = (selected(&path, "x*", 0..m), selected(&path, "x*", m..n));
+    let kernels = aggregated();
+    let together = on::<f64>(
+        USUAL,
+        "mmd",
+        TestInput::Aggregated(&first, &second, &kernels),
+        &options(&kernels[0], &kernels[0], 20, 99),
+    );
+    assert_eq!((together.kernels.len(), together.ranks.len()), (10, 10));
+    // each kernel alone, with the same random labels
+    let alone: Vec<TestStatistic> = together
+        .kernels
+        .iter()
+        .map(|kernel| {
+            let kernel: Kernel = kernel.parse().unwrap();
+            on::<f64>(USUAL, "mmd", TestInput::Samples(&first, &second), &options(&kernel, &kernel, 20, 99)).statistic
+        })
+        .collect();
+    let alone_p: Vec<f64> = alone.iter().map(|statistic| statistic.p_values.permutation.unwrap()).collect();
+    assert_eq!(together.statistic.kernel_p_values, alone_p);
+    close(together.statistic.biased, alone.iter().map(|statistic| statistic.biased).sum(), 1e-12, "sum of the kernels");
+    let values: Vec<Vec<f64>> = alone
+        .iter()
+        .map(|statistic| std::iter::once(statistic.biased).chain(statistic.permuted.iter().copied()).collect())
+        .collect();
+    let rank = |values: &[f64], j: usize| values.iter().filter(|value| **value >= values[j] * (1.0 - 1e-9)).count();
+    let smallest = |j: usize| values.iter().map(|values| rank(values, j)).min().unwrap();
+    let at_most = (0..100).filter(|j| smallest(*j) <= smallest(0)).count();
+    assert_eq!(together.statistic.p_values.permutation, Some(at_most as f64 / 100.0));
+    let many_threads = Machine { threads: 3, ..USUAL };
+    let again = on::<f64>(
+        many_threads,
+        "mmd",
+        TestInput::Aggregated(&first, &second, &kernels),
+        &options(&kernels[0], &kernels[0], 20, 99),
+    );
+    assert_eq!(again.statistic, together.statistic);
+}
+
+/// Returns the p-values of tests with the median distance alone, and with aggregated kernels.
+/// `value(noise, is_second)` is a value of a sample.
+fn aggregated_p_values(trials: u64, n: u64, value: impl Fn(f64, bool) -> f64) -> (Vec<f64>, Vec<f64>) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut random = kmill_tests::points::Lcg(5);
+    let points: Vec<Vec<f64>> = (0..2 * n * trials).map(|i| vec![value(random.uniform(), (i / n) % 2 == 1)]).collect();
+    let path = table(folder.path(), &points);
+    let kernels = aggregated();
+    (0..trials)
+        .map(|trial| {
+            let from = 2 * n * trial;
+            let (first, second) =
+                (selected(&path, "x*", from..from + n), selected(&path, "x*", from + n..from + 2 * n));
+            let options = (TrainOptions { seed: trial, ..options(&kernels[0], &kernels[0], 20, 99).0 }, 99);
+            let p = |input: TestInput<'_>| on::<f64>(USUAL, "mmd", input, &options).statistic.p_values.permutation;
+            let [median, aggregated] =
+                [TestInput::Samples(&first, &second), TestInput::Aggregated(&first, &second, &kernels)].map(p);
+            (median.unwrap(), aggregated.unwrap())
+        })
+        .unzip()
+}
+
+#[test]
+fn the_aggregated_test_has_its_level_and_finds_fine_differences() {
+    let rate = |p: &[f64], level: f64| p.iter().filter(|p| **p <= level).count() as f64 / p.len() as f64;
+    let (_, null) = aggregated_p_values(400, 20, |noise, _| noise);
+    for (level, tolerance) in [(0.05, 0.035), (0.25, 0.07), (0.5, 0.08)] {
+        let got = rate(&null, level);
+        // ties of the smallest p-values can only lower the rate
+        assert!(got <= level + tolerance && got >= level - tolerance - 0.02, "{got} at level {level}");
+    }
+    // the second sample lies in the middle of each fifth of the interval
+    let comb = |noise: f64, is_second: bool| match is_second {
+        true => (5.0 * noise).floor() / 5.0 + 0.05 + noise % 0.2 / 2.0,
+        false => noise,
+    };
+    let (median, fine) = aggregated_p_values(40, 100, comb);
+    let (shifted_median, shifted) =
+        aggregated_p_values(40, 100, |noise, is_second| noise + if is_second { 0.13 } else { 0.0 });
+    let rates = [median, fine, shifted_median, shifted].map(|p| rate(&p, 0.05));
+    eprintln!("null {:.3}, median and aggregated on fine differences and a shift {rates:.3?}", rate(&null, 0.05));
+    assert!(rates[0] < 0.3 && rates[1] > 0.7, "{rates:?}");
+    assert!(rates[2] > 0.4 && rates[3] > rates[2] - 0.2, "{rates:?}");
+}
+
 #[test]
 #[ignore = "a table for the reader: some minutes"]
 fn table_of_levels_and_powers() {

@@ -21,6 +21,7 @@ fn check_model_options(args: &TestArgs) -> Result<()> {
         ("--given", args.given.first_set_option().is_some()),
         ("--scale", args.scale.is_some()),
         ("--kernel", args.kernel != default_kernel),
+        ("--aggregate", args.aggregate),
         ("--map", args.map != MapSpec::default()),
         ("--rank", args.rank.is_some()),
         ("--landmarks", args.landmarks.is_some()),

@@ -33,6 +33,21 @@ fn two_samples_from_two_tables_or_one() {
     let exact =
         ok(at, "test mmd a.parquet b.parquet --rows ..500 --map exact --permutations 50 --precision f64 --json");
     assert!(exact["p_values"]["spectrum"].is_null() && p(&exact, "permutation") > 0.01, "{exact}");
+    // ten kernels in one test
+    let line = "test mmd a.parquet --by x0>=0.5 --features y --aggregate --rank 20 --permutations 99 --json";
+    let together = ok(at, line);
+    let of = |name: &str| together[name].as_array().unwrap().len();
+    assert_eq!((of("kernels"), of("kernel_p_values"), of("ranks")), (10, 10, 10));
+    assert!(p(&together, "permutation") == 0.01 && together["p_values"]["spectrum"].is_null(), "{together}");
+    let again = ok(at, &line.replace("a.parquet", "a.csv --threads 1"));
+    assert_eq!(
+        (&together["biased"], &together["kernel_p_values"], &together["p_values"]),
+        (&again["biased"], &again["kernel_p_values"], &again["p_values"])
+    );
+    refused(at, "test mmd a.parquet b.parquet --aggregate --permutations 0", 1, "compared by permutations");
+    refused(at, "test mmd a.parquet b.parquet --aggregate --map exact", 1, "need feature maps");
+    refused(at, "test mmd a.parquet b.parquet --aggregate --kernel laplacian()", 2, "cannot be used with");
+    refused(at, "test hsic a.parquet --features x0 --with y --aggregate", 1, "sets of columns");
     refused(at, "test mmd a.parquet", 1, "two tables");
     refused(at, "test mmd a.parquet b.parquet --with y", 1, "omit it, or use hsic");
     // --where selects the rows of both samples

@@ -73,7 +73,7 @@ impl Run<'_> {
                         1,
                         single_table.table().metadata_bytes(),
                     );
-                    plan.term("decoder", bytes, "choose fewer columns with `features`").check()?;
+                    plan.term("columns", bytes, "choose fewer columns with `features`").check()?;
                 }
                 let (inspected_table, note) = single_table.inspect_columns();
                 note.into_iter().for_each(|note| self.stage_observer().warn(note.to_string()));

@@ -114,17 +114,7 @@ pub(super) fn measure<T: Real>(
     let p_values = PValues { permutation: p_value(biased, &permuted), ..PValues::default() };
     // the exact kernel has no approximation error
     let certificate = Some(Certificate { trace_error: 0.0, overshoot: 0.0, floor: 0.0 });
-    Ok(TestStatistic {
-        biased,
-        unbiased,
-        alignment: None,
-        auc: None,
-        witness_difference: None,
-        conditional: None,
-        p_values,
-        permuted,
-        certificate,
-    })
+    Ok(TestStatistic { biased, unbiased, p_values, permuted, certificate, ..TestStatistic::default() })
 }
 
 /// The products of K with a vector v of 0/1 labels of the rows.

@@ -113,17 +113,7 @@ fn measure<T: Real>(data: &FitData<'_, T>, split_point: SplitPoint, permutation_
         spectrum: ChiSquaredSum::from_weights(weight_products).survival(n * biased),
         gamma: ChiSquaredSum::gamma(null_mean, null_variance).survival(biased),
     };
-    Ok(TestStatistic {
-        biased,
-        unbiased,
-        alignment,
-        auc: None,
-        witness_difference: None,
-        conditional: None,
-        p_values,
-        permuted,
-        certificate: None,
-    })
+    Ok(TestStatistic { biased, unbiased, alignment, p_values, permuted, ..TestStatistic::default() })
 }
 
 /// Sums of squared norms of the centred features: a, b and d in the formulas above.

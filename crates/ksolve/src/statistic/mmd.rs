@@ -36,12 +36,13 @@ use super::{
     MeasurePair, PValues, SampleKind, SplitPoint, StatisticFamily, TestStatistic, null_distribution::ChiSquaredSum,
     require_rows,
 };
-use crate::features::{FitData, GatherOptions, StoredFeatures, Tile};
+use crate::features::{FitData, GatherOptions, GatheredSums, StoredFeatures, Tile};
 use crate::request::{PassShape, ProblemSize};
 use crate::{Error, Result, gram::covariance, linalg::strips::for_each_strip};
 use kapprox::{Real, decompose::symmetric_eigenvalues};
 use kstore::MemoryPlan;
 use kstore::key::{Purpose, Stream};
+use std::ops::Range;
 
 pub(super) const FAMILY: StatisticFamily = StatisticFamily {
     name: "mmd",
@@ -75,18 +76,11 @@ fn plan(plan: MemoryPlan, size: &ProblemSize, pass_shape: PassShape, permutation
 }
 
 fn measure<T: Real>(data: &FitData<'_, T>, split_point: SplitPoint, permutation_count: usize) -> Result<TestStatistic> {
-    let total_rows = usize::try_from(data.n).unwrap_or(usize::MAX);
-    let (m, n) = (split_point, total_rows - split_point);
-    require_rows("mmd of a sample", 2, m.min(n) as u64)?;
-    let (stored_features, gathered) =
-        StoredFeatures::gather(data, GatherOptions { needs_moments: true, ..GatherOptions::default() })?;
-    let subsets = RandomSubsets::new(data.options.seed, permutation_count, m, total_rows, stored_features.workers());
-    let halves = Halves::new(data.options.seed, total_rows);
-    let (label_sums, half_means) = compute_label_sums(data, &stored_features, m, &subsets, &halves)?;
-    let auc = held_out_auc(data, &stored_features, m, &halves, &half_means)?;
-    drop(stored_features);
-    let (observed, unbiased) = label_sums.statistic(0, m, n);
-    let permuted: Vec<f64> = (1..=permutation_count).map(|j| label_sums.statistic(j, m, n).0).collect();
+    let sums = sample_sums(data, split_point, permutation_count, true)?;
+    let SampleSums { gathered, auc, rows: [m, n], .. } = &sums;
+    let total_rows = m + n;
+    let (observed, unbiased) = sums.statistic(0);
+    let permuted: Vec<f64> = (1..=permutation_count).map(|j| sums.statistic(j).0).collect();
     let moments = gathered.moments.as_ref().ok_or(Error::NoVariance)?;
     let moment_sums = &moments.folds()[0];
     let mean: Vec<f64> = moment_sums.s.iter().map(|s| s / total_rows as f64).collect();
@@ -97,24 +91,65 @@ fn measure<T: Real>(data: &FitData<'_, T>, split_point: SplitPoint, permutation_
     let null_mean = scale * (0..mean.len()).map(|j| covariance[(j, j)]).sum::<f64>();
     let squared_norm = scale * scale * covariance.squared_norm_l2();
     let eigenvalues = symmetric_eigenvalues(covariance.as_ref())?;
-    let scaled_statistic = observed * (m as f64 * n as f64) / total_rows as f64;
+    let scaled_statistic = observed * (*m as f64 * *n as f64) / total_rows as f64;
     let p_values = PValues {
         permutation: p_value(observed, &permuted),
         spectrum: ChiSquaredSum::from_weights(eigenvalues.iter().map(|value| scale * value)).survival(scaled_statistic),
         gamma: ChiSquaredSum::gamma(null_mean, 2.0 * squared_norm).survival(scaled_statistic),
     };
-    let certificate = gathered.certificate.map(|state| state.checked_certificate(mean.len())).transpose()?;
+    let certificate = gathered.certificate.as_ref().map(|state| state.checked_certificate(mean.len())).transpose()?;
     Ok(TestStatistic {
         biased: observed,
         unbiased,
-        alignment: None,
-        auc,
-        witness_difference: None,
-        conditional: None,
+        auc: *auc,
         p_values,
         permuted,
         certificate,
+        ..TestStatistic::default()
     })
+}
+
+/// The sums over the rows of two samples from which statistics are computed.
+pub(super) struct SampleSums {
+    label_sums: LabelSums,
+    /// Area under the ROC curve of the witness function.
+    pub(super) auc: Option<f64>,
+    gathered: GatheredSums,
+    /// Number of rows of each sample.
+    rows: [usize; 2],
+}
+
+impl SampleSums {
+    /// Returns the biased and the unbiased statistic of a labelling; 0 is the observed labelling.
+    pub(super) fn statistic(&self, labelling: usize) -> (f64, f64) {
+        let [m, n] = self.rows;
+        self.label_sums.statistic(labelling, m, n)
+    }
+
+    /// Returns the squared distance of the means of some features, for a labelling.
+    pub(super) fn squared_distance(&self, features: &Range<usize>, labelling: usize) -> f64 {
+        let [m, n] = self.rows;
+        self.label_sums.sample_means(features, labelling, m, n).map(|(a, b)| (a - b) * (a - b)).sum()
+    }
+}
+
+/// Sums the features over the samples of all labellings, and measures the witness function.
+pub(super) fn sample_sums<T: Real>(
+    data: &FitData<'_, T>,
+    m: usize,
+    permutation_count: usize,
+    needs_moments: bool,
+) -> Result<SampleSums> {
+    let total_rows = usize::try_from(data.n).unwrap_or(usize::MAX);
+    let n = total_rows - m;
+    require_rows("mmd of a sample", 2, m.min(n) as u64)?;
+    let (stored_features, gathered) =
+        StoredFeatures::gather(data, GatherOptions { needs_moments, ..GatherOptions::default() })?;
+    let subsets = RandomSubsets::new(data.options.seed, permutation_count, m, total_rows, stored_features.workers());
+    let halves = Halves::new(data.options.seed, total_rows);
+    let (label_sums, half_means) = compute_label_sums(data, &stored_features, m, &subsets, &halves)?;
+    let auc = held_out_auc(data, &stored_features, m, &halves, &half_means)?;
+    Ok(SampleSums { label_sums, auc, gathered, rows: [m, n] })
 }
 
 /// Sums of the features over the rows of the first sample, in c columns: the first column is for
@@ -128,18 +163,31 @@ struct LabelSums {
 }
 
 impl LabelSums {
+    /// Returns the means of some features over both samples of the labels in a column, for samples
+    /// of `m` and `n` rows.
+    fn sample_means(
+        &self,
+        features: &Range<usize>,
+        column: usize,
+        m: usize,
+        n: usize,
+    ) -> impl Iterator<Item = (f64, f64)> {
+        let column_count = self.squared_norm_sums.len();
+        let rows = self.phi[features.start * column_count..features.end * column_count].chunks_exact(column_count);
+        rows.map(move |row| (row[column] / m as f64, (row[column_count - 1] - row[column]) / n as f64))
+    }
+
     /// Returns the biased and the unbiased statistic of the labels in a column, for samples of `m`
     /// and `n` rows.
     fn statistic(&self, column: usize, m: usize, n: usize) -> (f64, f64) {
-        let (column_count, total_column) = (self.squared_norm_sums.len(), self.squared_norm_sums.len() - 1);
-        let (m, n) = (m as f64, n as f64);
+        let total_column = self.squared_norm_sums.len() - 1;
         let (mut squared_distance, mut first_norm, mut second_norm) = (0.0, 0.0, 0.0);
-        for row in self.phi.chunks_exact(column_count) {
-            let (a, b) = (row[column] / m, (row[total_column] - row[column]) / n);
+        for (a, b) in self.sample_means(&(0..self.phi.len() / (total_column + 1)), column, m, n) {
             squared_distance += (a - b) * (a - b);
             first_norm += a * a;
             second_norm += b * b;
         }
+        let (m, n) = (m as f64, n as f64);
         let (first_squares, second_squares) =
             (self.squared_norm_sums[column], self.squared_norm_sums[total_column] - self.squared_norm_sums[column]);
         // tr C_a/(m − 1) + tr C_b/(n − 1), where tr C_a = Σ|phi|²/m − |μ_a|²

@@ -52,6 +52,7 @@
 //! To add a statistic: write one file here with its `FAMILY`, and add one line to `FAMILIES`.
 //! [`register`] adds a statistic of another crate.
 
+mod aggregated_mmd;
 mod column_histogram;
 mod column_tests;
 mod column_values;
@@ -190,6 +191,11 @@ pub struct TestStatistic {
     pub conditional: Option<ConditionalFigures>,
     /// p-values of the statistic.
     pub p_values: PValues,
+    /// p-value of each kernel alone, by permutations, if several kernels are aggregated; not
+    /// corrected for the number of kernels.
+    #[doc(hidden)]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub kernel_p_values: Vec<f64>,
     /// Biased statistic under each of the random labels.
     #[serde(skip)]
     pub permuted: Vec<f64>,

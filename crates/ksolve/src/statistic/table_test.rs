@@ -2,7 +2,7 @@
 
 use super::column_tests::{self, ColumnTests};
 use super::conditional_hsic::{self, Conditioning};
-use super::{SampleKind, StatisticFamily, TestOutcome, exact_mmd};
+use super::{SampleKind, StatisticFamily, TestOutcome, aggregated_mmd, exact_mmd};
 use crate::features::{self, FeatureTier, FitData, SectionPoints};
 use crate::gram::{GramScratch, GramState};
 use crate::prepare::map_builder::{BuiltMap, MapBuilder};
@@ -12,7 +12,7 @@ use crate::prepare::target_counts::check_plans;
 use crate::request::{PassShape, ProblemSize, Resources, TrainOptions};
 use crate::stacked_maps::StackedMaps;
 use crate::{Error, Folds, Result, Targets, Task};
-use kapprox::{Kernel, Real};
+use kapprox::{FeatureMap, Kernel, Real};
 use kstore::source::ChainedRows;
 use kstore::{MemoryPlan, ReadSettings, RowSource, SelectedTable, Statistics, StatisticsReduction, TableRows};
 
@@ -21,6 +21,10 @@ use kstore::{MemoryPlan, ReadSettings, RowSource, SelectedTable, Statistics, Sta
 pub enum TestInput<'a> {
     /// Two samples of the same columns.
     Samples(&'a SelectedTable, &'a SelectedTable),
+    /// Two samples of the same columns, compared with several kernels, each with several length
+    /// scales. Their p-values are aggregated. The kernel of the options is not used.
+    #[doc(hidden)]
+    Aggregated(&'a SelectedTable, &'a SelectedTable, &'a [Kernel]),
     /// One sample with the columns of both kernels; each kernel uses some of the columns.
     Columns(&'a SelectedTable),
     /// One sample with the columns of three kernels: the test is whether the first two sets of
@@ -32,9 +36,14 @@ pub enum TestInput<'a> {
 impl<'a> TestInput<'a> {
     fn tables(self) -> Vec<&'a SelectedTable> {
         match self {
-            Self::Samples(first, second) => vec![first, second],
+            Self::Samples(first, second) | Self::Aggregated(first, second, _) => vec![first, second],
             Self::Columns(rows) | Self::Conditional(rows, _) => vec![rows],
         }
+    }
+
+    /// Returns the kernels of an aggregated test; `None` for other tests.
+    fn aggregated_kernels(self) -> Option<&'a [Kernel]> {
+        if let Self::Aggregated(_, _, kernels) = self { Some(kernels) } else { None }
     }
 
     fn conditioning(self) -> Option<&'a Conditioning> {
@@ -68,26 +77,30 @@ pub fn measure<T: Real>(
     resources: &Resources<'_>,
 ) -> Result<TestOutcome> {
     let tables = input.tables();
-    let conditioning = input.conditioning();
+    let (conditioning, aggregated_kernels) = (input.conditioning(), input.aggregated_kernels());
     check_samples(family, input, options)?;
+    aggregated_kernels.map_or(Ok(()), |_| aggregated_mmd::check(options, permutation_count))?;
     let second_kernel = options.second_kernel.as_ref().unwrap_or(&options.kernel);
     let second_kernel = (family.sample_kind == SampleKind::Columns).then(|| second_kernel.clone());
     let train_options = TrainOptions { second_kernel, ..options.clone() };
     let unscaled = open_rows::<T>(&tables, &ReadSettings::default())?;
     let source = chain_rows(&unscaled)?;
-    options.kernel.check_input_count(source.shape().input_count)?;
+    for kernel in aggregated_kernels.unwrap_or(std::slice::from_ref(&options.kernel)) {
+        kernel.check_input_count(source.shape().input_count)?;
+    }
     let given_options =
         conditioning.map(|conditioning| conditioning.train_options(options)).unwrap_or_else(|| options.clone());
     let size_of =
         |options: &TrainOptions| ProblemSize::from_source(&source, options, resources.workers.threads(), 0, 1);
     let size = ProblemSize { stores_features: true, ..size_of(&train_options)? };
-    let size = match conditioning {
-        Some(_) => conditional_hsic::with_given_map(size, &size_of(&given_options)?),
-        None => size,
+    let size = match (conditioning, aggregated_kernels) {
+        (Some(_), _) => conditional_hsic::with_given_map(size, &size_of(&given_options)?),
+        (None, Some(kernels)) => aggregated_mmd::with_all_maps(size, kernels),
+        (None, None) => size,
     };
     let plan_stage = |pass_shape: PassShape| match options.map.is_exact_kernel() {
         true => exact_mmd::plan(&size, resources.memory, permutation_count),
-        false => plan_features::<T>(family, conditioning, &size, permutation_count, pass_shape, resources).1,
+        false => plan_features::<T>(family, input, &size, permutation_count, pass_shape, resources).1,
     };
     let (pass_shape, plans) = stage_plans::select_pass_shape(&size, &plan_stage, resources.memory);
     // without a map, only the rows are stored
@@ -152,23 +165,26 @@ pub fn measure<T: Real>(
             planned_bytes,
         });
     }
-    let (tier, _) = plan_features::<T>(family, conditioning, &size, permutation_count, pass_shape, resources);
+    let (tier, _) = plan_features::<T>(family, input, &size, permutation_count, pass_shape, resources);
     tier.warning(&size).into_iter().for_each(|text| resources.stage_observer.warn(text));
-    let BuiltMap { mut map, kernel, second_view, mut passes, .. } = builder.build()?;
+    let mut maps = match aggregated_kernels {
+        Some(kernels) => aggregated_mmd::build_maps(kernels, &builder)?,
+        None => builder.build()?.into(),
+    };
     // recomputed features are read for the permutations, and for the auc of two samples
     let recomputed_passes = if tier == FeatureTier::Recomputed { tables.len() as u64 } else { 0 };
-    let second_feature_count = second_view.as_ref().map_or(0, |view| view.feature_count);
-    let (mut kernels, mut ranks): (Vec<String>, Vec<usize>) =
-        std::iter::once((kernel.to_string(), map.dims().1 - second_feature_count))
-            .chain(second_view.map(|view| (view.kernel.to_string(), view.feature_count)))
-            .unzip();
+    let second_feature_count = match family.sample_kind {
+        SampleKind::Samples => 0,
+        SampleKind::Columns => maps.ranks[1],
+    };
     if conditioning.is_some() {
         let given = MapBuilder { options: &given_options, ..builder }.build()?;
-        kernels.push(given.kernel.to_string());
-        ranks.push(given.map.dims().1);
-        passes += given.passes;
-        map = Box::new(StackedMaps(vec![map, given.map]));
+        maps.kernels.push(given.kernel);
+        maps.ranks.push(given.map.dims().1);
+        maps.passes += given.passes;
+        maps.map = Box::new(StackedMaps(vec![maps.map, given.map]));
     }
+    let TestMaps { map, kernels, ranks, passes } = maps;
     let passes = 2 + column_passes + passes + recomputed_passes;
     let split_point = match family.sample_kind {
         SampleKind::Samples => usize::try_from(row_counts[0]).unwrap_or(usize::MAX),
@@ -176,7 +192,7 @@ pub fn measure<T: Real>(
     };
     let fit_data = FitData {
         source,
-        kernel: &kernel,
+        kernel: &kernels[0],
         map: &*map,
         second_feature_count,
         targets: &Targets::Numeric { centre: Vec::new() },
@@ -190,20 +206,42 @@ pub fn measure<T: Real>(
         folds: &Folds::None,
         points: SectionPoints::NoPoints,
     };
-    let statistic = match conditioning {
-        Some(conditioning) => conditional_hsic::measure(&fit_data, [ranks[0], ranks[1]], conditioning)?,
-        None => T::pick(family.measure)(&fit_data, split_point, permutation_count)?,
+    let statistic = match (conditioning, aggregated_kernels) {
+        (Some(conditioning), _) => conditional_hsic::measure(&fit_data, [ranks[0], ranks[1]], conditioning)?,
+        (None, Some(_)) => aggregated_mmd::measure(&fit_data, split_point, permutation_count, &ranks)?,
+        (None, None) => T::pick(family.measure)(&fit_data, split_point, permutation_count)?,
     };
     Ok(TestOutcome {
         statistic,
         rows: row_counts,
         column_tests,
         column_test_rows,
-        kernels,
+        kernels: kernels.iter().map(ToString::to_string).collect(),
         ranks,
         passes,
         planned_bytes,
     })
+}
+
+/// The maps of a test, whose features are concatenated.
+pub(super) struct TestMaps<T: Real> {
+    pub(super) map: Box<dyn FeatureMap<T>>,
+    /// Kernel of each map.
+    pub(super) kernels: Vec<Kernel>,
+    /// Number of features of each map.
+    pub(super) ranks: Vec<usize>,
+    pub(super) passes: u64,
+}
+
+/// Returns the map of one view, or the maps of two views.
+impl<T: Real> From<BuiltMap<T>> for TestMaps<T> {
+    fn from(BuiltMap { map, kernel, second_view, passes, .. }: BuiltMap<T>) -> Self {
+        let first_rank = map.dims().1 - second_view.as_ref().map_or(0, |view| view.feature_count);
+        let (kernels, ranks) = std::iter::once((kernel, first_rank))
+            .chain(second_view.map(|view| (view.kernel, view.feature_count)))
+            .unzip();
+        Self { map, kernels, ranks, passes }
+    }
 }
 
 fn check_samples(family: &StatisticFamily, input: TestInput<'_>, options: &TrainOptions) -> Result<()> {
@@ -235,7 +273,7 @@ fn check_samples(family: &StatisticFamily, input: TestInput<'_>, options: &Train
 /// Returns the tier that stores the features, and the memory plan of the statistic's stage.
 fn plan_features<T: Real>(
     family: &StatisticFamily,
-    conditioning: Option<&Conditioning>,
+    input: TestInput<'_>,
     size: &ProblemSize,
     permutation_count: usize,
     pass_shape: PassShape,
@@ -249,10 +287,14 @@ fn plan_features<T: Real>(
         moment_bytes,
         "lower `rank`",
     );
-    if let Some(conditioning) = conditioning {
+    if let Some(conditioning) = input.conditioning() {
         return FeatureTier::select(conditional_hsic::plan::<T>(plan, size, conditioning), size, resources);
     }
     let plan = (family.plan)(plan, size, pass_shape, permutation_count);
+    let plan = match input.aggregated_kernels() {
+        Some(kernels) => aggregated_mmd::plan(plan, kernels, permutation_count),
+        None => plan,
+    };
     if family.stores_features && permutation_count > 0 {
         let row_count = usize::try_from(size.n).unwrap_or(usize::MAX);
         let feature_bytes = row_count.saturating_mul(p).saturating_mul(size.element_bytes);

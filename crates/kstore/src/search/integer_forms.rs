@@ -12,7 +12,7 @@ use super::ColumnNote;
 use crate::dates::{self, TimeForm};
 use crate::encoding::time::{MIN_DAY_SPREAD, TimeSpan};
 use crate::encoding::{Cycle, TimeEncoding, TimeFeatures};
-use crate::select::{EncodingRequest, EncodingState, Role, SelectedTable};
+use crate::select::{EncodingRequest, EncodingState, INSPECTED_TILE_ROWS, Role, SelectedTable};
 use crate::{ReadSettings, Result, RowBuf, RowSource, missing::Missing, schema::Kind};
 use std::{collections::HashSet, ops::Range, sync::Arc};
 
@@ -151,11 +151,11 @@ impl SelectedTable {
         (selected.mark_suspects(), note)
     }
 
-    /// Returns the bytes of memory for the inspection of columns: the memory of the decoder of
-    /// these columns, for the file where it is largest.
+    /// Returns the bytes of memory for the inspection of the largest group of columns.
     #[doc(hidden)]
     pub fn inspection_bytes(&self) -> usize {
-        self.table.parts().iter().map(|part| part.file.cursor_bytes(&self.features)).max().unwrap_or(0)
+        let groups = self.table.column_groups(&self.features);
+        groups.into_iter().map(|group| self.table.inspection_bytes(group)).max().unwrap_or(0)
     }
 
     fn mark_suspects(&self) -> Self {
@@ -171,7 +171,9 @@ impl SelectedTable {
             return self.clone();
         }
         // an error of this inspection is ignored: the next pass reports it
-        let integer_forms = self.inspect_rows(&indices).unwrap_or_default();
+        let columns: Vec<usize> = indices.iter().map(|index| self.features[*index]).collect();
+        let groups = self.table.column_groups(&columns).into_iter().map(|group| self.inspect_rows(group));
+        let integer_forms = groups.collect::<Result<Vec<_>>>().unwrap_or_default().concat();
         let is_only_feature = self.features.len() == 1;
         let is_suspect = |index: usize, forms: &IntegerForms| match forms.is_row_counter() {
             true => !is_only_feature && !request.is_named[index],
@@ -193,20 +195,19 @@ impl SelectedTable {
         }
     }
 
-    /// Inspects the numeric columns `indices` in a few rows of the table.
-    fn inspect_rows(&self, indices: &[usize]) -> Result<Vec<IntegerForms>> {
-        let features = indices.iter().map(|index| self.features[*index]).collect();
+    /// Inspects numeric columns in a few rows of the table.
+    fn inspect_rows(&self, columns: &[usize]) -> Result<Vec<IntegerForms>> {
         let features_only = Self { weight: None, ..self.features_only() };
-        let sample = Self { features, filter: None, missing: Missing::Mean, ..features_only };
+        let sample = Self { features: columns.to_vec(), filter: None, missing: Missing::Mean, ..features_only };
         let source = sample.with_new_byte_counter().rows::<f64>(ReadSettings::default())?;
-        let (Range { start, end }, mut buffer) = (source.range(), RowBuf::new(256));
+        let (Range { start, end }, mut buffer) = (source.range(), RowBuf::new(INSPECTED_TILE_ROWS));
         let place_count = INSPECTED_PLACES.min(end - start);
-        let mut integer_forms = vec![IntegerForms::default(); indices.len()];
+        let mut integer_forms = vec![IntegerForms::default(); columns.len()];
         for place in 0..place_count {
             let [first, last] = [place, place + 1].map(|part| start + (end - start) * part / place_count);
             let mut cursor = source.open(first..last.min(first + INSPECTED_ROWS / INSPECTED_PLACES))?;
             while cursor.next(&mut buffer)? {
-                for (row, values) in buffer.row_numbers.iter().zip(buffer.x.chunks_exact(indices.len())) {
+                for (row, values) in buffer.row_numbers.iter().zip(buffer.x.chunks_exact(columns.len())) {
                     let values = integer_forms.iter_mut().zip(values).filter(|(_, value)| value.is_finite());
                     values.for_each(|(forms, value)| forms.add(*value, *row));
                 }

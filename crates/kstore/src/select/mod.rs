@@ -9,6 +9,7 @@ mod resolve;
 mod selected_table;
 mod test_rows;
 
+pub(crate) use blank::INSPECTED_TILE_ROWS;
 #[doc(hidden)]
 pub use ordered_value::OrderedValue;
 use request::ColumnRequest;

@@ -18,6 +18,7 @@
 use super::lagrangian::RowFn;
 use super::loss::{Loss, TargetAndCost};
 use super::problem_group::SolveContext;
+use super::radius_margin::{self, BoundedSvm};
 use super::sample::{self, FeatureSample};
 use super::workspace::Workspace;
 use super::{
@@ -28,7 +29,9 @@ use crate::features::{self, FitData, GatherOptions, StoredFeatures};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
 use crate::solver::cross_validation::{self, HeldOutScores, LinearFunction, SelectedPenalty};
 use crate::solver::parameter::{FOLDS, GAP, INTERVAL, PROBABILITIES, STEPS};
-use crate::solver::{ClassWeight, Regularisation, Settings, Solution, Solver, SolverProperties, reject_if};
+use crate::solver::{
+    ClassWeight, NamedValues, Regularisation, Settings, Solution, Solver, SolverProperties, reject_if,
+};
 use crate::{Classes, Error, FoldSpec, Intercept, Link, Result, platt, row_weights::RowWeights};
 use kapprox::Real;
 use kstore::MemoryPlan;
@@ -290,6 +293,42 @@ impl Svm {
     }
 }
 
+impl Svm {
+    /// Returns the margins of the SVMs, the radius of the rows, and the bounds of the leave-one-out
+    /// errors.
+    fn radius_and_margins<T: Real>(
+        &self,
+        features: &StoredFeatures<'_, T>,
+        data: &FitData<'_, T>,
+        solved_problems: &SolvedProblems,
+        costs: &[f64],
+        k: usize,
+    ) -> Result<Vec<NamedValues>> {
+        let radius = radius_margin::enclosing_radius(features, self.intercept, data.resources.stage_observer)?;
+        let (mut row_counts, mut min_costs) = (vec![0; costs.len()], vec![f64::INFINITY; costs.len()]);
+        for (i, code) in features.class_codes.iter().enumerate() {
+            let (class, cost) = (*code as usize, costs[*code as usize] * features.weights.get(i));
+            // a row without a cost is not a row of the fit
+            if cost > 0.0 {
+                row_counts[class] += 1;
+                min_costs[class] = min_costs[class].min(cost);
+            }
+        }
+        let classifiers = self.classifiers(k);
+        let svms = solved_problems.best_points.iter().zip(&classifiers).map(|(solution, (class, other))| {
+            let is_row_of_svm =
+                |code: usize| other.is_none_or(|other| code == other as usize || code == *class as usize);
+            let codes = || (0..costs.len()).filter(|code| is_row_of_svm(*code));
+            BoundedSvm {
+                solution,
+                row_count: codes().map(|code| row_counts[code]).sum(),
+                min_cost: codes().map(|code| min_costs[code]).fold(f64::INFINITY, f64::min),
+            }
+        });
+        Ok(radius_margin::figures(&svms.collect::<Vec<_>>(), radius, self.intercept, self.uses_squared_hinge))
+    }
+}
+
 impl<T: Real> Solver<T> for Svm {
     fn properties(&self) -> SolverProperties {
         SolverProperties {
@@ -343,7 +382,10 @@ impl<T: Real> Solver<T> for Svm {
         let (lambda, c) = (selection.penalty.lambda(n), selection.penalty.c(n));
         let costs: Vec<f64> = weights.iter().map(|weight| c * weight).collect();
         let solved_problems = self.final_fit(&features, data, c, &costs, k)?;
-        let solution = solution_of(solved_problems, 2.0 * lambda, Some(lambda), gathered.certificate);
+        let bounds = self.radius_and_margins(&features, data, &solved_problems, &costs, k)?;
+        let mut solution = solution_of(solved_problems, 2.0 * lambda, Some(lambda), gathered.certificate);
+        solution.figures.extend(bounds);
+        solution.passes += radius_margin::PASSES;
         Ok(self.add_selection(solution, selection, (&features.class_codes, &features.weights), (classes, data)))
     }
 }

@@ -43,6 +43,7 @@ mod one_class;
 mod passes;
 mod problem_group;
 mod quantile;
+mod radius_margin;
 mod regression;
 mod sample;
 mod svr;
