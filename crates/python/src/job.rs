@@ -125,6 +125,7 @@ pub(crate) fn fit(
         let table = shared_run.with_lags(table.reopen_for(&text_options)?, selection.lags.as_ref())?;
         let test_part = job.choose_test_rows(&table, &selection, &run)?;
         let (fit, selection) = without_test_rows(test_part.as_ref(), job.fit.clone(), selection);
+        let (fit, selection) = fit.with_default_folds(&table, selection, false, &run)?;
         let selected = shared_run.resolve_categories(&table.select(&selection)?)?;
         let column_warnings = progress.warnings();
         let mut fitted = with_inputs(fit, &selected, landmarks)?.run(&selected, &shared_run)?;

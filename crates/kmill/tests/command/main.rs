@@ -52,6 +52,7 @@ mod solvers;
 mod sparse;
 mod sparse_ways;
 mod statistics;
+mod test_errors;
 mod test_rows;
 mod text;
 mod text_budget;

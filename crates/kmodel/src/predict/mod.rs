@@ -15,6 +15,7 @@
 mod anomalous_rows;
 mod column_effects;
 mod decision;
+mod error_clusters;
 mod evaluate;
 mod explanation;
 mod extras;
@@ -34,7 +35,7 @@ pub use crate::score::{
 };
 #[doc(hidden)]
 pub use crate::score::{
-    ClassificationErrors, DecileScores, IntervalScores, LossScores, OutputLoss, PredictionIntervalScores,
+    ClassificationErrors, ClusterReport, DecileScores, IntervalScores, LossScores, OutputLoss, PredictionIntervalScores,
     PredictionSetScores, RegressionErrors, TopScores,
 };
 pub use anomalous_rows::AnomalousRow;

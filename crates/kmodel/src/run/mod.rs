@@ -2,6 +2,7 @@
 
 mod categories;
 mod checkpoint;
+mod default_folds;
 mod forecast;
 mod lags;
 mod resources;
@@ -11,6 +12,8 @@ pub use categories::TEXT_COPIES;
 pub use checkpoint::Checkpoint;
 pub use forecast::{Forecast, PassShape, Stage, all_fit, memory_plans};
 pub use resources::{NoStageObserver, Resources, StageObserver};
+#[doc(hidden)]
+pub use default_folds::RowShift;
 #[doc(hidden)]
 pub use test_rows::TestSplit;
 

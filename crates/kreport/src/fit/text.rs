@@ -119,7 +119,8 @@ impl FitReport {
     /// Describes the chosen parameters and their errors.
     pub(super) fn result_facts(&self) -> Vec<(&'static str, String)> {
         let fit = &self.fit;
-        let mut facts = Vec::new();
+        let reason = |reason: &String| ("folds", format!("{}, because {reason}", fit.folds));
+        let mut facts: Vec<_> = fit.reason_for_folds.iter().map(reason).collect();
         facts.extend(fit.neighbours.is_none().then(|| ("rank", format_count(fit.rank as u64))));
         facts.extend(fit.lambda.map(|lambda| ("lambda", short_lambda(lambda))));
         let c_lambda = fit.lambda.filter(|_| by_name(fit.solver).is_some_and(|family| family.reads(&C)));

@@ -15,6 +15,7 @@
 
 mod candidates;
 mod checkpoint;
+mod default_folds;
 mod files;
 mod fit;
 mod fitted;
@@ -36,7 +37,7 @@ pub use kfit::request::{
 pub use kmodel::model::ClusterProfile;
 pub use kmodel::model::MetricReport;
 #[doc(hidden)]
-pub use kmodel::run::TestSplit;
+pub use kmodel::run::{RowShift, TestSplit};
 pub use kmodel::run::{Checkpoint, Run, TEXT_COPIES};
 pub use kstore::CancelToken;
 #[doc(hidden)]
