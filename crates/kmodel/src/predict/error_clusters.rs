@@ -37,10 +37,7 @@ impl ErrorClusters {
     ///
     /// # Errors
     /// An interruption; the evaluation reports other errors of reading.
-    pub(super) fn of<'a>(
-        selected: &'a SelectedTable,
-        run: &Run<'_>,
-    ) -> Result<Option<(Cow<'a, SelectedTable>, Self)>> {
+    pub(super) fn of<'a>(selected: &'a SelectedTable, run: &Run<'_>) -> Result<Option<(Cow<'a, SelectedTable>, Self)>> {
         match selected.test_rows().map(|test_rows: &TestRows| &test_rows.spec) {
             Some(TestSpec::Last { column: None, .. }) => {
                 let range = selected.range();

@@ -35,12 +35,12 @@ pub use crate::score::{
 };
 #[doc(hidden)]
 pub use crate::score::{
-    ClassificationErrors, ClusterReport, DecileScores, IntervalScores, LossScores, OutputLoss, PredictionIntervalScores,
-    PredictionSetScores, RegressionErrors, TopScores,
+    ClassificationErrors, ClusterReport, DecileScores, IntervalScores, LossScores, OutputLoss,
+    PredictionIntervalScores, PredictionSetScores, RegressionErrors, TopScores,
 };
 pub use anomalous_rows::AnomalousRow;
 #[doc(hidden)]
-pub use column_effects::{ColumnEffect, ColumnEffects, DependencePoint};
+pub use column_effects::{ColumnEffect, ColumnEffects, DependencePoint, PredictionSpread};
 pub use evaluate::{ChartData, Evaluation, NoveltyScores};
 pub use explanation::FeatureContribution;
 pub use extras::Extras;

@@ -10,8 +10,8 @@ pub(crate) use curves::CURVE_STYLE;
 use crate::table::{Align, AlignedTable, Grid, facts, format_count, format_list, number, optional_number, percent};
 use intervals::{decile_table, interval_table, set_table};
 use ksolve::predict::{
-    ChartData, ClassificationScores, ClusterReport, Evaluation, IntervalScores, LossScores, NoveltyScores, OutputLoss, Predictor,
-    RankingScores, RegressionScores, TargetScores, ThresholdScores, TopScores,
+    ChartData, ClassificationScores, ClusterReport, Evaluation, IntervalScores, LossScores, NoveltyScores, OutputLoss,
+    Predictor, RankingScores, RegressionScores, TargetScores, ThresholdScores, TopScores,
 };
 use ksolve::{Task, job::Run};
 use kstore::{SelectedTable, display::escape_line};
@@ -176,7 +176,8 @@ pub(super) fn ranking_facts(scores: &RankingScores) -> Vec<(&'static str, String
 }
 
 pub(super) fn regression_facts(scores: &RegressionScores) -> Vec<(&'static str, String)> {
-    let mut facts = vec![("rows", row_fact(scores.rows, scores.standard_errors.mse.is_some(), scores.error_clusters.as_ref()))];
+    let mut facts =
+        vec![("rows", row_fact(scores.rows, scores.standard_errors.mse.is_some(), scores.error_clusters.as_ref()))];
     facts.extend(scores.scores.named_values().map(|(name, value)| match name {
         "mape" | "rmspe" => (name, optional_percent(value)),
         _ => (name, with_error(optional_number(value), scores.standard_errors.of(name))),
@@ -358,6 +359,7 @@ mod tests {
             rows: 10.0,
             scores,
             standard_errors,
+            error_clusters: None,
             by_target,
             coverage: None,
             loss: None,
