@@ -7,6 +7,7 @@ use crate::{Error, Result, columns, interrupt, open, output};
 use kapprox::Kernel;
 use kfit::solver::{Options, parameter};
 use kreport::fit::{FitReport, ModelFile, TestPart, TestSetReport};
+use kreport::row_names::name_typical_rows;
 use ksolve::job::Combination;
 use ksolve::job::StageObserver;
 use ksolve::job::{self, Checkpoint, Fit, Fitted};
@@ -265,7 +266,8 @@ pub(crate) fn fit_and_save(
         [path].into_iter().chain(page),
         output::table_files(selected.table()).chain(options.fit.files()),
     )?;
-    let (fitted, combination) = fit_with_combination(&options, &selected, run, path, true, args)?;
+    let (mut fitted, combination) = fit_with_combination(&options, &selected, run, path, true, args)?;
+    name_typical_rows(&mut fitted.report, &selected)?;
     let test_set = options.evaluate_test_rows(fitted.model, &selected, page.is_some(), run)?;
     Ok(FitReport { combination, test_set, ..fit_report(fitted.report, run, selected.table(), Some(path)) })
 }

@@ -113,6 +113,10 @@ pub struct FitReport {
     #[doc(hidden)]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub clusters: Vec<ClusterProfile>,
+    /// Column whose values name the typical rows of the clusters; `None` for row numbers.
+    #[doc(hidden)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub row_name_column: Option<String>,
     /// Number of passes over the rows.
     pub passes: u64,
     /// Planned bytes of memory.

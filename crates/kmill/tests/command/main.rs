@@ -45,6 +45,7 @@ mod relatives;
 mod restricted;
 #[cfg(unix)]
 mod resume;
+mod row_names;
 mod run;
 mod scores;
 mod shards;

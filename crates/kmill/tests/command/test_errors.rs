@@ -57,7 +57,8 @@ fn the_folds_of_a_search_follow_the_test_rows() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     write_table(&at.join("t.csv"), |_| ());
-    let line = "t.csv --features a,b --target y --kernels gaussian(),laplacian() --metric none --factors 1,2 --ranks 20";
+    let line =
+        "t.csv --features a,b --target y --kernels gaussian(),laplacian() --metric none --factors 1,2 --ranks 20";
     let search = |options: &str| ok(at, &format!("tune ridge {line} {options} -o m --json"));
     let groups = search("--test groups:20%:subject");
     assert_eq!((&groups["folds"], &groups["fit"]["folds"]), (&"groups:5:subject".into(), &"groups:5:subject".into()));
@@ -161,7 +162,8 @@ fn the_standard_errors_of_a_classification_are_over_clusters() {
             cells[5] = "yes".to_string();
         }
     });
-    let scores = tested(at, "logistic t.csv --features a,b --target label --rank 5 --lambda 1e-2", "groups:20%:subject");
+    let scores =
+        tested(at, "logistic t.csv --features a,b --target label --rank 5 --lambda 1e-2", "groups:20%:subject");
     let keys = column(at, "test.csv", 1);
     let is_positive: Vec<bool> = column(at, "test.csv", 5).iter().map(|label| label == "yes").collect();
     let (predicted, probability) = (column(at, "p.csv", 0), numbers(at, "p.csv", 2));
@@ -171,12 +173,29 @@ fn the_standard_errors_of_a_classification_are_over_clusters() {
         clustered(&keys, &values.iter().map(|value| (value - mean) / n).collect::<Vec<_>>())
     };
     let truths = || is_positive.iter().zip(&probability);
-    let wrong = column(at, "test.csv", 5).into_iter().zip(predicted).map(|(truth, label)| f64::from(u8::from(truth != label)));
+    let wrong =
+        column(at, "test.csv", 5).into_iter().zip(predicted).map(|(truth, label)| f64::from(u8::from(truth != label)));
     assert_near(&scores, "error", clustered_mean(wrong.collect()));
-    assert_near(&scores, "log_loss", clustered_mean(truths().map(|(y, p)| -(if *y { *p } else { 1.0 - p }).ln()).collect()));
-    assert_near(&scores, "brier", clustered_mean(truths().map(|(y, p)| (p - f64::from(u8::from(*y))).powi(2)).collect()));
+    assert_near(
+        &scores,
+        "log_loss",
+        clustered_mean(truths().map(|(y, p)| -(if *y { *p } else { 1.0 - p }).ln()).collect()),
+    );
+    assert_near(
+        &scores,
+        "brier",
+        clustered_mean(truths().map(|(y, p)| (p - f64::from(u8::from(*y))).powi(2)).collect()),
+    );
     // by all pairs of a positive and a negative row
-    let wins = |a: f64, b: f64| if a > b { 1.0 } else if a == b { 0.5 } else { 0.0 };
+    let wins = |a: f64, b: f64| {
+        if a > b {
+            1.0
+        } else if a == b {
+            0.5
+        } else {
+            0.0
+        }
+    };
     let of = |class: bool| truths().filter(move |(y, _)| **y == class).map(|(_, p)| *p).collect::<Vec<f64>>();
     let (positive, negative) = (of(true), of(false));
     let (p, q) = (positive.len() as f64, negative.len() as f64);
