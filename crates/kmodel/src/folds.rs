@@ -268,10 +268,9 @@ impl Folds {
     pub fn count(&self) -> usize {
         match self {
             Self::None => 1,
-            Self::Random { k, .. }
-            | Self::Blocks { k, .. }
-            | Self::LabelBlocks { k, .. }
-            | Self::Groups { k, .. } => *k,
+            Self::Random { k, .. } | Self::Blocks { k, .. } | Self::LabelBlocks { k, .. } | Self::Groups { k, .. } => {
+                *k
+            }
             Self::Column { labels } => labels.len(),
             Self::WithRule { folds, .. } => folds.count(),
         }
@@ -364,7 +363,20 @@ mod tests {
         for text in ["5", "blocks:6", "blocks:6:date", "column:subject", "none"] {
             assert_eq!(FoldSpec::parse(text).unwrap().to_string(), text);
         }
-        for wrong in ["1", "0", "-2", "x", "blocks:", "blocks:1", "blocks:3:", "blocks:x:date", "column:", "rows:3", "", "1000000"] {
+        for wrong in [
+            "1",
+            "0",
+            "-2",
+            "x",
+            "blocks:",
+            "blocks:1",
+            "blocks:3:",
+            "blocks:x:date",
+            "column:",
+            "rows:3",
+            "",
+            "1000000",
+        ] {
             let message = FoldSpec::parse(wrong).unwrap_err().to_string();
             assert!(message.starts_with("`folds`"), "{wrong}: {message}");
         }

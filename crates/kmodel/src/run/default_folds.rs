@@ -2,8 +2,8 @@
 
 use super::Run;
 use super::test_rows::ORDER_SAMPLE_ROWS;
-use crate::folds::FoldSpec;
 use crate::Result;
+use crate::folds::FoldSpec;
 use kstore::{Lags, Part, Selection, Table, TestSpec};
 
 /// Default number of folds.
@@ -166,7 +166,8 @@ mod tests {
             assert!(shift.is_none_or(|shift| !shift.is_matched_by(&FoldSpec::DEFAULT)), "{spec}");
         }
         let selection = selection("groups:20%:subject", None);
-        let is_matched = |folds: &str| RowShift::of(&selection).unwrap().is_matched_by(&FoldSpec::parse(folds).unwrap());
+        let is_matched =
+            |folds: &str| RowShift::of(&selection).unwrap().is_matched_by(&FoldSpec::parse(folds).unwrap());
         assert!(is_matched("column:subject") && !is_matched("groups:5:day") && !is_matched("blocks:5"));
     }
 }

@@ -10,10 +10,10 @@ mod test_rows;
 
 pub use categories::TEXT_COPIES;
 pub use checkpoint::Checkpoint;
-pub use forecast::{Forecast, PassShape, Stage, all_fit, memory_plans};
-pub use resources::{NoStageObserver, Resources, StageObserver};
 #[doc(hidden)]
 pub use default_folds::RowShift;
+pub use forecast::{Forecast, PassShape, Stage, all_fit, memory_plans};
+pub use resources::{NoStageObserver, Resources, StageObserver};
 #[doc(hidden)]
 pub use test_rows::TestSplit;
 

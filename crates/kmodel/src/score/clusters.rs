@@ -67,7 +67,8 @@ impl ClusterSums {
 /// Returns √(G/(G − 1) Σ_g Ψ_g²) of the influences Ψ_g of G clusters; `None` for fewer than two, or
 /// if the sum is not finite.
 pub(crate) fn standard_error(influences: impl Iterator<Item = f64>) -> Option<f64> {
-    let (count, sum) = influences.fold((0.0, 0.0), |(count, sum), influence| (count + 1.0, sum + influence * influence));
+    let (count, sum) =
+        influences.fold((0.0, 0.0), |(count, sum), influence| (count + 1.0, sum + influence * influence));
     let square: f64 = if count > 1.0 { count / (count - 1.0) * sum } else { f64::NAN };
     Some(square.sqrt()).filter(|error| error.is_finite())
 }

@@ -27,8 +27,8 @@ pub use ranking::RankingScores;
 
 use median::RunningMedian;
 use serde::{Serialize, Serializer};
-use std::ops::Range;
 use standard_error::{R2Moments, RowMean, of_root};
+use std::ops::Range;
 
 /// A number of rows, or a sum of their weights; integral values become JSON integers.
 struct RowCount(f64);
