@@ -52,7 +52,8 @@ impl FoldSpec {
     #[doc(hidden)]
     pub const DEFAULT: Self = Self::Random(5);
 
-    /// Parses `5`, `blocks:6`, `blocks:6:date`, `column:subject`, `groups:5:subject`, `forward:5+1:date` or `none`.
+    /// Parses `5`, `blocks:6`, `blocks:6:date`, `column:subject`, `groups:5:subject`,
+    /// `forward:5+1:date` or `none`.
     ///
     /// # Errors
     /// [`Error::Option`] for any other text, and for fewer than two folds.
@@ -186,8 +187,8 @@ pub enum Folds {
         /// Labels; the code of a label is its fold.
         labels: Vec<Label>,
     },
-    /// Contiguous K-fold in the order of a column: blocks of sorted labels, about the same number of
-    /// labels each.
+    /// Contiguous K-fold in the order of a column: blocks of sorted labels, about the same number
+    /// of labels each.
     LabelBlocks {
         /// Number of folds.
         k: usize,

@@ -204,8 +204,8 @@ impl Run<'_> {
         }
     }
 
-    /// Returns the values of the kept column or, without one, the row numbers, of a random sample of
-    /// this fraction of the rows, in the order of the table.
+    /// Returns the values of the kept column or, without one, the row numbers, of a random sample
+    /// of this fraction of the rows, in the order of the table.
     pub(super) fn sampled_values(&self, rows: &SelectedTable, rate: f64, seed: u64) -> Result<Vec<OrderedValue>> {
         let below = if rate < 1.0 { (rate * 2f64.powi(64)) as u64 } else { u64::MAX };
         let sample = OrderSample { stream: Stream::new(seed, kstore::key::Purpose::TestRows, 1), below };
