@@ -46,9 +46,9 @@ impl ClusterSums {
         self.clusters().count()
     }
 
-    /// Returns the totals over all clusters of functions of their sums.
-    pub(crate) fn totals<const N: usize>(&self, values: [&dyn Fn(&[f64]) -> f64; N]) -> [f64; N] {
-        values.map(|value| self.clusters().map(value).sum())
+    /// Returns the total over all clusters of a function of their sums.
+    pub(crate) fn total(&self, value: impl Fn(&[f64]) -> f64) -> f64 {
+        self.clusters().map(value).sum()
     }
 
     /// Returns the standard error of a score, given the influence of a cluster as a function of its
@@ -59,7 +59,7 @@ impl ClusterSums {
 
     /// Returns the standard error of the ratio of the sums of two columns.
     pub(crate) fn ratio_standard_error(&self, numerator: usize, denominator: usize) -> Option<f64> {
-        let [total, weight] = self.totals([&|sums| sums[numerator], &|sums| sums[denominator]]);
+        let (total, weight) = (self.total(|sums| sums[numerator]), self.total(|sums| sums[denominator]));
         self.standard_error(|sums| (sums[numerator] - total / weight * sums[denominator]) / weight)
     }
 }

@@ -288,7 +288,7 @@ impl RegressionSums {
         let mean_error = |offset: usize| {
             let targets = targets.clone();
             let sum = move |sums: &[f64]| targets.clone().map(|k| sums[1 + CLUSTER_SUMS * k + offset]).sum::<f64>() / t;
-            let [total, weight] = clusters.totals([&sum, &|sums| sums[0]]);
+            let (total, weight) = (clusters.total(&sum), clusters.total(|sums| sums[0]));
             clusters.standard_error(|sums| (sum(sums) - total / weight * sums[0]) / weight)
         };
         let r2 = match self.target_sums.get(targets.clone()) {
@@ -305,7 +305,7 @@ impl RegressionSums {
     /// first column of the sums of the target.
     fn cluster_error_of_r2(&self, clusters: &ClusterSums, target_sums: &TargetSums, first: usize) -> Option<f64> {
         let ratio = 1.0 - target_sums.scores().r2?;
-        let [weight, shifted] = clusters.totals([&|sums| sums[0], &|sums| sums[first + 2]]);
+        let (weight, shifted) = (clusters.total(|sums| sums[0]), clusters.total(|sums| sums[first + 2]));
         let (mean, squares) = (shifted / weight, target_sums.centred_square_sum);
         clusters.standard_error(|sums| {
             let cluster_squares = sums[first + 3] - 2.0 * mean * sums[first + 2] + mean * mean * sums[0];
