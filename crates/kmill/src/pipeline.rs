@@ -7,6 +7,7 @@ use crate::{Error, Result, columns, interrupt, open, output};
 use kapprox::Kernel;
 use kfit::solver::{Options, parameter};
 use kreport::fit::{FitReport, ModelFile, TestPart, TestSetReport};
+use kreport::row_names::name_typical_rows;
 use ksolve::job::Combination;
 use ksolve::job::StageObserver;
 use ksolve::job::{self, Checkpoint, Fit, Fitted};
@@ -31,6 +32,8 @@ pub(crate) struct FitOptions {
     pub(crate) missing_if_dense: Option<Missing>,
     /// True if the solver is not chosen yet (by `tune`). A text target then means classification.
     pub(crate) is_solver_undecided: bool,
+    /// True for a search, which compares on folds even if the fit itself has nothing to compare.
+    pub(crate) is_search: bool,
     /// The fit. Its target may be a `.npy` file.
     pub(crate) fit: Fit,
     /// Requested test rows, and the seed of their choice.
@@ -86,6 +89,7 @@ impl FitOptions {
             kernels_to_combine: None,
             missing_if_dense: None,
             is_solver_undecided: false,
+            is_search: false,
             fit,
             test_request: None,
             test_part: None,
@@ -262,7 +266,8 @@ pub(crate) fn fit_and_save(
         [path].into_iter().chain(page),
         output::table_files(selected.table()).chain(options.fit.files()),
     )?;
-    let (fitted, combination) = fit_with_combination(&options, &selected, run, path, true, args)?;
+    let (mut fitted, combination) = fit_with_combination(&options, &selected, run, path, true, args)?;
+    name_typical_rows(&mut fitted.report, &selected)?;
     let test_set = options.evaluate_test_rows(fitted.model, &selected, page.is_some(), run)?;
     Ok(FitReport { combination, test_set, ..fit_report(fitted.report, run, selected.table(), Some(path)) })
 }
@@ -340,6 +345,9 @@ pub(crate) fn select(options: &mut FitOptions, run: &RunSettings) -> Result<Sele
     }
     let selection = options.detect_classes(&table, selection, run)?;
     let selection = options.without_test_rows(&table, selection, run)?;
+    let (fit, selection) =
+        options.fit.clone().with_default_folds(&table, selection, options.is_search, &run.job_run())?;
+    options.fit = fit;
     let requested_table = table.select(&selection)?;
     let selected = run.job_run().resolve_categories(&requested_table)?;
     columns::report_columns(&selection, &requested_table, &selected, &run.progress);

@@ -40,22 +40,13 @@ pub(crate) struct PlotArgs {
     #[arg(long, alias = "color", value_name = "NAME", value_parser = parse::name, help_heading = "Picture")]
     pub(crate) colour: Option<String>,
     /// Width and height of the picture in pixels of 1/96 inch; a PNG has twice as many pixels
-    #[arg(long, value_name = "WIDTHxHEIGHT", value_parser = parse_size, default_value = "760x520", help_heading = "Picture")]
+    #[arg(long, value_name = "WIDTHxHEIGHT", value_parser = parse::picture_size, default_value = "760x520", help_heading = "Picture")]
     pub(crate) size: (f64, f64),
     /// Output file of the picture: .png, .svg, .pdf, or .html for a page
     #[arg(short, long, value_name = "OUT", help_heading = "Run")]
     pub(crate) output: PathBuf,
     #[command(flatten)]
     pub(crate) run: RunArgs,
-}
-
-/// Parses `800x500`.
-fn parse_size(text: &str) -> Result<(f64, f64), String> {
-    let parts = text.split_once(['x', 'X', '×']).map(|(width, height)| (width.trim().parse(), height.trim().parse()));
-    match parts {
-        Some((Ok(width), Ok(height))) => Ok((width, height)),
-        _ => Err("expected width and height, such as 800x500".to_string()),
-    }
 }
 
 pub(crate) fn run(args: &PlotArgs, run: &RunSettings) -> crate::Result<PlotReport> {

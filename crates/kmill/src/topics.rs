@@ -81,12 +81,14 @@ evaluate has --positive, --threshold, --cost 1:20 and --top 50.",
         "cross-validation, which chooses rank, lambda and kernel",
         "  --folds 5               random folds [default, if there is something to choose]
   --folds blocks:6        contiguous blocks, if neighbouring rows are alike
+  --folds blocks:6:NAME   blocks in the order of a column, such as a date
   --folds groups:5:NAME   all rows of a value, such as a subject, in one fold
   --folds forward:5:NAME  each block is predicted from the rows before it (ridge, tune)
   --folds column:NAME     one fold per value of a column
   --folds none            no folds
 
-Choose the folds by the rows that the model will meet. The error of the chosen
+Choose the folds by the rows that the model will meet. With --test last: or
+groups:, and with --lags, the folds follow the test rows. The error of the chosen
 cell is the lowest of many, and slightly too small: see kmill help test-rows.",
         "ranks.md",
     ),

@@ -5,8 +5,8 @@ use kstore::Label;
 use kstore::key::{Purpose, Stream};
 use std::ops::Range;
 
-const FOLDS_HELP: &str = "give a number of folds (5), contiguous blocks (blocks:6), a column (column:subject), a number of folds of whole groups \
-    (groups:5:subject), or forward tests on later rows (forward:5; with a gap of one block, forward:5+1; in the order of a column, \
+const FOLDS_HELP: &str = "give a number of folds (5), contiguous blocks (blocks:6; in the order of a column, blocks:6:date), a column (column:subject), a number of \
+    folds of whole groups (groups:5:subject), or forward tests on later rows (forward:5; with a gap of one block, forward:5+1; in the order of a column, \
     forward:5:date)";
 
 /// Maximum number of folds. A larger number is probably a typing error, and would exceed the memory
@@ -26,6 +26,9 @@ pub enum FoldSpec {
     Random(usize),
     /// Contiguous K-fold: this many blocks of rows: `blocks:6`.
     Blocks(usize),
+    /// Contiguous K-fold in the order of a column: the sorted values of the column are divided into
+    /// this many blocks, about the same number of values each: `blocks:6:date`.
+    ColumnBlocks(usize, String),
     /// One fold per value of a column: `column:subject`.
     Column(String),
     /// Group K-fold: the values of a column are assigned at random to this many folds, about the
@@ -49,7 +52,8 @@ impl FoldSpec {
     #[doc(hidden)]
     pub const DEFAULT: Self = Self::Random(5);
 
-    /// Parses `5`, `blocks:6`, `column:subject`, `groups:5:subject`, `forward:5+1:date` or `none`.
+    /// Parses `5`, `blocks:6`, `blocks:6:date`, `column:subject`, `groups:5:subject`,
+    /// `forward:5+1:date` or `none`.
     ///
     /// # Errors
     /// [`Error::Option`] for any other text, and for fewer than two folds.
@@ -63,7 +67,13 @@ impl FoldSpec {
         match text.trim().split_once(':') {
             None if text.trim() == "none" => Ok(Self::None),
             None => Ok(Self::Random(parse_count(text)?)),
-            Some(("blocks", k)) => Ok(Self::Blocks(parse_count(k)?)),
+            Some(("blocks", arguments)) => match arguments.split_once(':') {
+                None => Ok(Self::Blocks(parse_count(arguments)?)),
+                Some((k, name)) if !name.trim().is_empty() => {
+                    Ok(Self::ColumnBlocks(parse_count(k)?, name.trim().to_string()))
+                }
+                Some(_) => Err(Error::option("folds", format!("{text:?}"), FOLDS_HELP)),
+            },
             Some(("column", name)) if !name.trim().is_empty() => Ok(Self::Column(name.trim().to_string())),
             Some(("groups", arguments)) => match arguments.split_once(':') {
                 Some((k, name)) if !name.trim().is_empty() => {
@@ -93,7 +103,10 @@ impl FoldSpec {
     #[doc(hidden)]
     pub fn column(&self) -> Option<&str> {
         match self {
-            Self::Column(name) | Self::Groups(_, name) | Self::Forward { column: Some(name), .. } => Some(name),
+            Self::Column(name)
+            | Self::ColumnBlocks(_, name)
+            | Self::Groups(_, name)
+            | Self::Forward { column: Some(name), .. } => Some(name),
             Self::None | Self::Random(_) | Self::Blocks(_) | Self::Forward { column: None, .. } => None,
         }
     }
@@ -105,6 +118,7 @@ impl std::fmt::Display for FoldSpec {
             Self::None => f.write_str("none"),
             Self::Random(k) => write!(f, "{k}"),
             Self::Blocks(k) => write!(f, "blocks:{k}"),
+            Self::ColumnBlocks(k, name) => write!(f, "blocks:{k}:{name}"),
             Self::Column(name) => write!(f, "column:{name}"),
             Self::Groups(k, name) => write!(f, "groups:{k}:{name}"),
             Self::Forward { test_count: tests, gap_blocks: gap, column } => {
@@ -173,7 +187,15 @@ pub enum Folds {
         /// Labels; the code of a label is its fold.
         labels: Vec<Label>,
     },
-    /// Group K-fold, or forward folds in the order of a column: each label belongs to one fold.
+    /// Contiguous K-fold in the order of a column: blocks of sorted labels, about the same number
+    /// of labels each.
+    LabelBlocks {
+        /// Number of folds.
+        k: usize,
+        /// Number of labels.
+        label_count: usize,
+    },
+    /// Group K-fold: each label belongs to one fold.
     Groups {
         /// Number of folds.
         k: usize,
@@ -202,14 +224,13 @@ impl Folds {
             FoldSpec::None => Self::None,
             FoldSpec::Random(k) => Self::Random { k: *k, stream: Stream::new(seed, Purpose::Folds, 0) },
             FoldSpec::Blocks(k) => Self::Blocks { k: *k, row_range },
+            FoldSpec::ColumnBlocks(k, _) => Self::LabelBlocks { k: *k, label_count: groups.len() },
             FoldSpec::Column(_) => Self::Column { labels: groups.to_vec() },
             FoldSpec::Forward { test_count: tests, gap_blocks: gap, column } => {
                 let k = tests + gap + 1;
-                // labels are sorted
-                let fold_of_label = |label: usize| label * k / groups.len().max(1);
                 let folds = match column {
                     None => Self::Blocks { k, row_range },
-                    Some(_) => Self::Groups { k, label_folds: (0..groups.len()).map(fold_of_label).collect() },
+                    Some(_) => Self::LabelBlocks { k, label_count: groups.len() },
                 };
                 Self::WithRule {
                     folds: Box::new(folds),
@@ -228,13 +249,9 @@ impl Folds {
         if matches!(folds, Self::Column { .. }) && folds.count() < 2 {
             return unsuitable_error(format!("the column has {} value; expected 2 or more", folds.count()));
         }
-        if let Self::Groups { k, label_folds } = folds.without_rule()
-            && label_folds.len() < *k
-        {
-            return unsuitable_error(format!(
-                "the column has {} values; use at most this many folds",
-                label_folds.len()
-            ));
+        let is_by_label = matches!(folds.without_rule(), Self::Groups { .. } | Self::LabelBlocks { .. });
+        if is_by_label && groups.len() < folds.count() {
+            return unsuitable_error(format!("the column has {} values; use at most this many folds", groups.len()));
         }
         if folds.count() > MAX_FOLDS && stored_rows > MAX_FOLDS as u64 {
             let value_count = folds.count();
@@ -252,10 +269,19 @@ impl Folds {
     pub fn count(&self) -> usize {
         match self {
             Self::None => 1,
-            Self::Random { k, .. } | Self::Blocks { k, .. } | Self::Groups { k, .. } => *k,
+            Self::Random { k, .. } | Self::Blocks { k, .. } | Self::LabelBlocks { k, .. } | Self::Groups { k, .. } => {
+                *k
+            }
             Self::Column { labels } => labels.len(),
             Self::WithRule { folds, .. } => folds.count(),
         }
+    }
+
+    /// Returns true if each fold is a block of consecutive rows, or of consecutive values of a
+    /// column, and no rule applies.
+    #[doc(hidden)]
+    pub fn are_blocks(&self) -> bool {
+        matches!(self, Self::Blocks { .. } | Self::LabelBlocks { .. })
     }
 
     /// Returns the rule that decides which folds are held out.
@@ -309,6 +335,10 @@ impl Folds {
             Self::Column { labels } => {
                 Some(group as usize).filter(|g| *g < labels.len()).ok_or(Error::UnknownGroup { row })
             }
+            Self::LabelBlocks { k, label_count } => Some(group as usize)
+                .filter(|label| label < label_count)
+                .map(|label| label * k / label_count)
+                .ok_or(Error::UnknownGroup { row }),
             Self::Groups { label_folds, .. } => {
                 label_folds.get(group as usize).copied().ok_or(Error::UnknownGroup { row })
             }
@@ -331,10 +361,23 @@ mod tests {
 
     #[test]
     fn folds_read_and_print() {
-        for text in ["5", "blocks:6", "column:subject", "none"] {
+        for text in ["5", "blocks:6", "blocks:6:date", "column:subject", "none"] {
             assert_eq!(FoldSpec::parse(text).unwrap().to_string(), text);
         }
-        for wrong in ["1", "0", "-2", "x", "blocks:", "blocks:1", "column:", "rows:3", "", "1000000"] {
+        for wrong in [
+            "1",
+            "0",
+            "-2",
+            "x",
+            "blocks:",
+            "blocks:1",
+            "blocks:3:",
+            "blocks:x:date",
+            "column:",
+            "rows:3",
+            "",
+            "1000000",
+        ] {
             let message = FoldSpec::parse(wrong).unwrap_err().to_string();
             assert!(message.starts_with("`folds`"), "{wrong}: {message}");
         }
@@ -401,8 +444,13 @@ mod tests {
         assert!((0..5).all(|fold| rule.is_training(None, fold)));
         // with a column, labels are sorted, wherever their rows are
         let labels: Vec<Label> = (0..9).map(Label::Int).collect();
-        let days = Folds::new(&FoldSpec::parse("forward:2:day").unwrap(), 0, 0..100, &labels).unwrap();
-        assert_eq!(Vec::from_iter((0..9).map(|day| days.fold_of(99, day).unwrap())), [0, 0, 0, 1, 1, 1, 2, 2, 2]);
+        for text in ["forward:2:day", "blocks:3:day"] {
+            let days = Folds::new(&FoldSpec::parse(text).unwrap(), 0, 0..100, &labels).unwrap();
+            assert_eq!(Vec::from_iter((0..9).map(|day| days.fold_of(99, day).unwrap())), [0, 0, 0, 1, 1, 1, 2, 2, 2]);
+            assert!(days.fold_of(99, 9).is_err() && days.are_blocks() == text.starts_with("blocks"));
+        }
+        let few = Folds::new(&FoldSpec::parse("blocks:3:day").unwrap(), 0, 0..100, &labels[..2]).unwrap_err();
+        assert!(few.to_string().contains("2 values"), "{few}");
         // a test fold is never used for training, and is the only one held out for the final
         // estimate
         let (selection_rule, test_rule) = (folds.without_fold(4).rule(), folds.holding_out(4).rule());

@@ -5,6 +5,7 @@ use crate::page::{self, Axis, Chart, DataPoint, Scale, Section, Series};
 use crate::table::{Align, AlignedTable, Grid, format_count, join_with_commas, number, optional_number, percent};
 use kfit::solver::ClusterCounts;
 use ksolve::job::ClusterProfile;
+use kstore::display::escape_line;
 
 /// Number of clusters, and of columns of a cluster, that are shown as text.
 const SHOWN_CLUSTERS: usize = 12;
@@ -28,7 +29,10 @@ fn rows(profiles: &[ClusterProfile], column_count: usize) -> Vec<Vec<String>> {
             });
             [column.column.clone(), mean, mean_of_all, format!("{:+.2} sd{lift}", column.difference)]
         });
-        let typical_rows = join_with_commas(profile.typical_rows.iter());
+        let typical_rows = match &profile.typical_names[..] {
+            [] => join_with_commas(profile.typical_rows.iter()),
+            names => join_with_commas(names),
+        };
         let first_column = columns.next().unwrap_or_default();
         let head = [cluster.to_string(), format_count(profile.rows), percent(profile.fraction)];
         let first = head.into_iter().chain(first_column).chain([typical_rows]).collect();
@@ -40,7 +44,8 @@ fn rows(profiles: &[ClusterProfile], column_count: usize) -> Vec<Vec<String>> {
 }
 
 /// Returns the clusters with the columns that set them apart, as a text; empty without clusters.
-pub fn describe_clusters(profiles: &[ClusterProfile]) -> String {
+/// `row_name_column` is the column whose values name the typical rows.
+pub fn describe_clusters(profiles: &[ClusterProfile], row_name_column: Option<&str>) -> String {
     if profiles.is_empty() {
         return String::new();
     }
@@ -55,7 +60,8 @@ pub fn describe_clusters(profiles: &[ClusterProfile]) -> String {
         0 => String::new(),
         count => format!("  and {} more clusters\n", format_count(count as u64)),
     };
-    format!("what sets each cluster apart\n{table}{omitted}")
+    let naming = row_name_column.map_or(String::new(), |column| format!("; typical rows by {}", escape_line(column)));
+    format!("what sets each cluster apart{naming}\n{table}{omitted}")
 }
 
 /// Returns the figures of each number of clusters.
@@ -92,7 +98,11 @@ pub fn describe_counts(counts: &ClusterCounts) -> String {
 }
 
 /// Returns the sections of a page about the clusters.
-pub(crate) fn sections(counts: Option<&ClusterCounts>, profiles: &[ClusterProfile]) -> Vec<Section> {
+pub(crate) fn sections(
+    counts: Option<&ClusterCounts>,
+    profiles: &[ClusterProfile],
+    row_name_column: Option<&str>,
+) -> Vec<Section> {
     let counts_section = counts.map(|counts| {
         let note = format!(
             "Compared {}; {RULE}. A silhouette is (b - a)/max(a, b): a is the mean distance of a row from the other rows of its \
@@ -104,10 +114,14 @@ pub(crate) fn sections(counts: Option<&ClusterCounts>, profiles: &[ClusterProfil
         Section::new("Number of clusters", chart + &page::grid_table(&counts_grid(counts)) + &page::note(&note))
     });
     let clusters_section = (!profiles.is_empty()).then(|| {
-        let note = "The columns whose mean in the cluster differs most from the mean of all rows, in standard deviations of the column \
-            over all rows. For a level of a category, the means are fractions of the rows, and the lift is their ratio. Typical rows \
-            are the rows nearest to the centroid, as row numbers of the table from 0.";
-        Section::new("Clusters", page::html_table(&HEADINGS, &rows(profiles, usize::MAX)) + &page::note(note))
+        let naming = row_name_column
+            .map_or("as row numbers of the table from 0".to_string(), |column| format!("by the values of {column}"));
+        let note = format!(
+            "The columns whose mean in the cluster differs most from the mean of all rows, in standard deviations of the column over \
+             all rows. For a level of a category, the means are fractions of the rows, and the lift is their ratio. Typical rows are \
+             the rows nearest to the centroid, {naming}."
+        );
+        Section::new("Clusters", page::html_table(&HEADINGS, &rows(profiles, usize::MAX)) + &page::note(&note))
     });
     counts_section.into_iter().chain(clusters_section).collect()
 }
@@ -145,8 +159,14 @@ mod tests {
         };
         let columns = vec![column("area", 25.0, 236.7, -0.73, None), column("kind=kiosk", 0.9, 0.3, 1.31, Some(3.0))];
         vec![
-            ClusterProfile { rows: 1200, fraction: 0.8, columns, typical_rows: vec![12, 5] },
-            ClusterProfile { rows: 300, fraction: 0.2, columns: Vec::new(), typical_rows: vec![7] },
+            ClusterProfile { rows: 1200, fraction: 0.8, columns, typical_rows: vec![12, 5], typical_names: Vec::new() },
+            ClusterProfile {
+                rows: 300,
+                fraction: 0.2,
+                columns: Vec::new(),
+                typical_rows: vec![7],
+                typical_names: Vec::new(),
+            },
         ]
     }
 
@@ -160,8 +180,13 @@ what sets each cluster apart
         1    300    20.0 %                                                     7
 ";
         let squeeze = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert_eq!(squeeze(&describe_clusters(&profiles())), squeeze(expected));
-        assert_eq!(describe_clusters(&[]), "");
+        assert_eq!(squeeze(&describe_clusters(&profiles(), None)), squeeze(expected));
+        assert_eq!(describe_clusters(&[], None), "");
+        let mut named = profiles();
+        named[0].typical_names = ["Ann", "Bob"].map(String::from).to_vec();
+        let text = describe_clusters(&named, Some("person"));
+        assert!(text.starts_with("what sets each cluster apart; typical rows by person\n"), "{text}");
+        assert!(text.contains("Ann, Bob\n") && !text.contains("12, 5"), "{text}");
     }
 
     #[test]
@@ -177,7 +202,7 @@ what sets each cluster apart
         };
         let text = describe_counts(&counts);
         assert!(text.contains("on a sample of 2,000 rows") && text.contains("0.510*") && text.contains('–'), "{text}");
-        let sections = sections(Some(&counts), &profiles());
+        let sections = sections(Some(&counts), &profiles(), None);
         assert_eq!(
             sections.iter().map(|section| &*section.title).collect::<Vec<_>>(),
             ["Number of clusters", "Clusters"]

@@ -16,6 +16,8 @@ pub mod machine;
 pub mod output;
 pub mod page;
 pub mod plot;
+#[doc(hidden)]
+pub mod row_names;
 pub mod statistic;
 pub mod table;
 pub mod tune;

@@ -88,6 +88,10 @@ pub struct FitReport {
     pub lambda_convention: &'static str,
     /// The folds of cross-validation, such as `5` or `blocks:6`; `none` without cross-validation.
     pub folds: String,
+    /// Why the folds are not random, if they hold out rows like the test rows.
+    #[doc(hidden)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason_for_folds: Option<String>,
     /// The relative trace error over all rows; `None` for maps that are not projections onto a
     /// subspace, such as random Fourier features.
     pub certificate: Option<Certificate>,
@@ -109,6 +113,10 @@ pub struct FitReport {
     #[doc(hidden)]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub clusters: Vec<ClusterProfile>,
+    /// Column whose values name the typical rows of the clusters; `None` for row numbers.
+    #[doc(hidden)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub row_name_column: Option<String>,
     /// Number of passes over the rows.
     pub passes: u64,
     /// Planned bytes of memory.

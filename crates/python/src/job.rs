@@ -5,6 +5,7 @@ use crate::run::{ResourceRequest, from_json, parse_json};
 use crate::watch::{Progress, run_watched};
 use crate::{error::to_py_err, medium::engine, model::Model, page::PageContents, table::Table};
 use kreport::fit::{TestPart, TestSetReport};
+use kreport::row_names::name_typical_rows;
 use ksolve::job::LandmarkSource;
 use ksolve::job::{Fit, FitReport, Fitted, Run};
 use ksolve::predict::Predictor;
@@ -125,10 +126,12 @@ pub(crate) fn fit(
         let table = shared_run.with_lags(table.reopen_for(&text_options)?, selection.lags.as_ref())?;
         let test_part = job.choose_test_rows(&table, &selection, &run)?;
         let (fit, selection) = without_test_rows(test_part.as_ref(), job.fit.clone(), selection);
+        let (fit, selection) = fit.with_default_folds(&table, selection, false, &run)?;
         let selected = shared_run.resolve_categories(&table.select(&selection)?)?;
         let column_warnings = progress.warnings();
         let mut fitted = with_inputs(fit, &selected, landmarks)?.run(&selected, &shared_run)?;
         fitted.report.warnings.splice(0..0, column_warnings);
+        name_typical_rows(&mut fitted.report, &selected)?;
         TestedFit::new(fitted, test_part.as_ref(), &table, &run, progress)
     })?;
     with_report(fitted, table, &run, job.run.threads(), None)

@@ -95,6 +95,7 @@ pub(crate) fn tune(
         let table = run.with_lags(table.reopen_for(&text_options)?, column_selection.lags.as_ref())?;
         let test_part = job.choose_test_rows(&table, &column_selection, &run)?;
         let (default_fit, column_selection) = without_test_rows(test_part.as_ref(), default_fit, column_selection);
+        let (default_fit, column_selection) = default_fit.with_default_folds(&table, column_selection, true, &run)?;
         let selected = run.resolve_categories(&table.select(&column_selection)?)?;
         let column_warnings = progress.warnings();
         let time_budget = TimeBudget::new(search.time_limit());

@@ -26,6 +26,25 @@ pub const EACH_PENALTY_SUFFIX: &str = "at each";
 /// A linear function of the features: its weights, p numbers, and its intercept.
 pub(super) type LinearFunction<'a> = (&'a [f64], f64);
 
+/// The progress of the fits without a fold: a step for each function that was fitted and scored.
+/// Passes over the rows do not advance it, because their number depends on the convergence.
+pub(super) struct HeldOutFits<'a>(Box<dyn Observer + 'a>);
+
+impl<'a> HeldOutFits<'a> {
+    /// Begins the stage of `function_count` functions for each fold and regularisation parameter.
+    pub(super) fn start<T: Real>(data: &'a FitData<'_, T>, penalty_count: usize, function_count: usize) -> Self {
+        let steps = (data.folds.count() * penalty_count * function_count) as u64;
+        Self(data.resources.stage_observer.start_steps("fits without a fold", steps))
+    }
+}
+
+impl Observer for HeldOutFits<'_> {
+    fn advance(&self, _rows: u64) {}
+    fn should_stop(&self) -> bool {
+        self.0.should_stop()
+    }
+}
+
 /// Out-of-fold scores: the scores of each row by functions that were fitted without its fold.
 pub(super) struct HeldOutScores<T> {
     /// Number of scores per row.
@@ -111,14 +130,14 @@ impl<T: Real> HeldOutScores<T> {
         first_column: usize,
         functions: &[LinearFunction<'_>],
         fold: u16,
-        observer: &dyn Observer,
+        progress: &HeldOutFits<'_>,
     ) -> Result<()> {
         let (function_count, t) = (functions.len(), self.t);
         let weight = |i: usize| T::from_f64(functions[i % function_count].0[i / function_count]);
         let weights: Vec<T> = (0..features.p * function_count).map(weight).collect();
         let mut out = Vec::new();
         let RowValues(scores) =
-            features.reduce("held-out rows", observer, &RowValues::<T>::default, |fold_scores, tile| {
+            features.reduce("held-out rows", progress, &RowValues::<T>::default, |fold_scores, tile| {
                 out.resize(tile.row_count() * function_count, T::ZERO);
                 tile.multiply(&weights, &mut out, features.workers());
                 let tile_scores = out.chunks_exact(function_count).enumerate();
@@ -137,6 +156,7 @@ impl<T: Real> HeldOutScores<T> {
             fold_functions[penalty_index].push(usize::from(fold), features.p, functions);
         }
         self.passes += 1;
+        progress.0.advance(function_count as u64);
         Ok(())
     }
 
@@ -171,7 +191,7 @@ pub(super) fn scores_by_newton<T: Real, L: Objective<T>>(
     max_steps: usize,
     k: usize,
     moments: &FoldGram,
-    observer: &dyn Observer,
+    progress: &HeldOutFits<'_>,
     stores_functions: bool,
     loss_without_fold: impl Fn(u16) -> Result<(L, f64)>,
 ) -> Result<HeldOutScores<T>> {
@@ -187,7 +207,7 @@ pub(super) fn scores_by_newton<T: Real, L: Objective<T>>(
             held_out_scores.passes += *loss.passes_mut();
             let columns: Vec<Vec<f64>> = (0..k).map(|j| (0..p).map(|i| w[i * k + j]).collect()).collect();
             let functions: Vec<LinearFunction<'_>> = (0..k).map(|j| (&columns[j][..], w[p * k + j])).collect();
-            held_out_scores.score_fold(features, penalty_index, 0, &functions, fold, observer)?;
+            held_out_scores.score_fold(features, penalty_index, 0, &functions, fold, progress)?;
         }
     }
     Ok(held_out_scores)

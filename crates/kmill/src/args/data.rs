@@ -219,7 +219,8 @@ pub(crate) struct TestRowsArgs {
     /// Rows to test the model on, which nothing learns from: 20% (random rows; of classes, 20 % of
     /// each), 20%:COLUMN (of each value of a column), last:15% (the last rows), last:15%:COLUMN
     /// (the latest values of a column), groups:20%:COLUMN (whole groups) or 'where fold == 9'; the
-    /// report ends with the errors on these rows
+    /// folds follow last: and groups:, unless --folds is given; the report ends with the errors on
+    /// these rows
     #[arg(long, value_name = "SPEC", value_parser = parse::test_spec)]
     pub(crate) test: Option<TestSpec>,
 }

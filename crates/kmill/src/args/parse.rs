@@ -357,6 +357,15 @@ pub fn kernel(text: &str) -> Result<Kernel, String> {
         .map_err(|error| foreign_names::kernel_reply(text).unwrap_or_else(|| with_option_names(&error.to_string())))
 }
 
+/// Parses the width and height of a picture: `800x500`.
+pub fn picture_size(text: &str) -> Result<(f64, f64), String> {
+    let parts = text.split_once(['x', 'X', '×']).map(|(width, height)| (width.trim().parse(), height.trim().parse()));
+    match parts {
+        Some((Ok(width), Ok(height))) => Ok((width, height)),
+        _ => Err("expected width and height, such as 800x500".to_string()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -38,6 +38,13 @@ pub(crate) fn run(args: &CurveArgs, run: &RunSettings) -> Result<CurveReport> {
         let why = "finished cells are stored in this file, which is removed at the end";
         return Err(Error::option("-o", cells_path.display(), why, "choose another name"));
     }
+    if let Some(size) = args.size {
+        CurveReport::check_picture_size(size)?;
+        if !outputs.files.iter().any(|(_, kind)| *kind == FileKind::Picture) {
+            let (why, remedy) = ("it is the size of a picture", "omit it, or name a picture: -o curve.svg");
+            return Err(Error::option("--size", format!("{}x{}", size.0, size.1), why, remedy));
+        }
+    }
     if args.resume && args.output.is_empty() {
         let remedy = "repeat the -o of the interrupted curve";
         return Err(Error::option("--resume", "", "finished cells are stored next to an output", remedy));
@@ -88,15 +95,15 @@ fn run_and_write<T: Real>(
         .map_err(|error| cells.explain_error(error, &run.progress))?;
     let plan = largest_plan(&setting, request)?;
     let report = report::report(request, run, &setting, plan, cells.cells());
-    outputs.files.iter().try_for_each(|(path, kind)| write(&report, path, *kind))?;
+    outputs.files.iter().try_for_each(|(path, kind)| write(&report, path, *kind, request.picture_size))?;
     cells.remove(&run.progress);
     Ok(report)
 }
 
-fn write(report: &CurveReport, path: &Path, kind: FileKind) -> Result<()> {
+fn write(report: &CurveReport, path: &Path, kind: FileKind, size: Option<(f64, f64)>) -> Result<()> {
     match kind {
         FileKind::Page => Ok(report.page().write(path)?),
-        FileKind::Picture => Ok(report.write_picture(path)?),
+        FileKind::Picture => Ok(report.write_picture(path, size)?),
         FileKind::Json => output::json_file(path, report),
         FileKind::Table | FileKind::Model => Ok(output::write_table(path, &COLUMNS, &report.rows)?),
     }

@@ -71,6 +71,10 @@ pub(crate) struct CurveArgs {
     /// Type of rows and features: f32 or f64 (sums are f64)
     #[arg(long, value_parser = parse::word::<ElementType>, default_value_t, value_name = "TYPE", help_heading = "Comparison")]
     pub(crate) precision: ElementType,
+    /// Width and height of the picture in pixels of 1/96 inch; a PNG has twice as many pixels
+    /// [default: 400x310 for each chart]
+    #[arg(long, value_name = "WIDTHxHEIGHT", value_parser = parse::picture_size, help_heading = "Run")]
+    pub(crate) size: Option<(f64, f64)>,
     #[arg(short, long, help = format!("Output file of the curve: {}; can be repeated", output_extensions()), value_name = "OUT", help_heading = "Run")]
     pub(crate) output: Vec<PathBuf>,
     /// Continue with the finished cells of an interrupted curve, next to the first output, and
@@ -96,6 +100,8 @@ pub(super) struct Request {
     /// Identifies the curve to which stored cells belong. The number of repeats is not part of it,
     /// because a curve with more repeats can use the cells of the first ones.
     pub(super) manifest: Manifest,
+    /// Width and height of a picture; `None` for the default.
+    pub(super) picture_size: Option<(f64, f64)>,
 }
 
 pub(super) fn output_extensions() -> String {
@@ -191,7 +197,15 @@ impl Request {
             options: settings.into_iter().map(|(name, value)| (name.to_string(), value)).collect(),
             files: train.table().identities(),
         };
-        Ok(Self { options, train, test, test_where: args.test_where.clone(), train_where, manifest })
+        Ok(Self {
+            options,
+            train,
+            test,
+            test_where: args.test_where.clone(),
+            train_where,
+            manifest,
+            picture_size: args.size,
+        })
     }
 
     /// Returns the manifest that processes must have in common to share the `remaining` runs.

@@ -110,7 +110,7 @@ impl fmt::Display for ModelReport {
         write!(f, "{}", facts(lines))?;
         metadata.lambda.map_or(Ok(()), |_| writeln!(f, "\n{}", self.lambda_convention))?;
         if !metadata.clusters.is_empty() {
-            write!(f, "\n{}", describe_clusters(&metadata.clusters))?;
+            write!(f, "\n{}", describe_clusters(&metadata.clusters, None))?;
         }
         match &self.metric {
             Some(metric) => {

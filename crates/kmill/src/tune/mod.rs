@@ -127,6 +127,7 @@ pub(crate) fn run(args: &TuneArgs, run: &RunSettings) -> Result<TuneReport> {
     let mut options =
         FitOptions::for_solver(solver, selection, select, &args.map_args, args.parameters.options.clone())?;
     options.is_solver_undecided = is_any_solver;
+    options.is_search = true;
     // the default is an indicator, one more feature for each column with missing values, because
     // the alternatives lose rows, or lose the information that a value is missing
     options.missing_if_dense = select.missing.or(Some(Missing::Indicator));

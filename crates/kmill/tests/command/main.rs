@@ -45,6 +45,7 @@ mod relatives;
 mod restricted;
 #[cfg(unix)]
 mod resume;
+mod row_names;
 mod run;
 mod scores;
 mod shards;
@@ -52,6 +53,7 @@ mod solvers;
 mod sparse;
 mod sparse_ways;
 mod statistics;
+mod test_errors;
 mod test_rows;
 mod text;
 mod text_budget;

@@ -23,7 +23,7 @@ fn row(i: u64) -> [String; 7] {
 }
 
 /// Writes the table, with the rows changed by `edit`.
-fn write_table(path: &Path, edit: impl Fn(&mut [String; 7])) {
+pub(crate) fn write_table(path: &Path, edit: impl Fn(&mut [String; 7])) {
     let line = |i: u64| {
         let mut cells = row(i);
         edit(&mut cells);
@@ -34,7 +34,7 @@ fn write_table(path: &Path, edit: impl Fn(&mut [String; 7])) {
 }
 
 /// Returns a column of a CSV file.
-fn column(folder: &Path, file: &str, index: usize) -> Vec<String> {
+pub(crate) fn column(folder: &Path, file: &str, index: usize) -> Vec<String> {
     let text = std::fs::read_to_string(folder.join(file)).unwrap();
     text.lines().skip(1).map(|line| line.split(',').nth(index).unwrap().to_string()).collect()
 }
@@ -127,7 +127,7 @@ fn a_fit_does_not_read_its_test_rows() {
     // the first rows of a table have the same numbers as in a table of their own
     split(at, "t.csv --test last:15%");
     let (kept, _) = model("t.csv", "last:15%");
-    ok(at, "fit ridge train.csv --features a,b --target y --rank 40 -o alone.safetensors --json");
+    ok(at, "fit ridge train.csv --features a,b --target y --rank 40 --folds blocks:5 -o alone.safetensors --json");
     let alone = std::fs::read(at.join("alone.safetensors")).unwrap();
     let numbers = |file: &[u8]| file[8 + u64::from_le_bytes(file[..8].try_into().unwrap()) as usize..].to_vec();
     assert_eq!(numbers(&kept), numbers(&alone));

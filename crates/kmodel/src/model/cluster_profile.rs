@@ -13,6 +13,9 @@ pub struct ClusterProfile {
     pub columns: Vec<DistinctiveColumn>,
     /// Stored numbers of the rows nearest to the centroid, the nearest first.
     pub typical_rows: Vec<u64>,
+    /// Names of these rows; empty in a model, and if no column names the rows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub typical_names: Vec<String>,
 }
 
 /// A column whose mean in a cluster differs from its mean over all rows.

@@ -1,6 +1,6 @@
 //! Scores of a model on a table with true values.
 
-use super::{Extras, Predictor, anomalous_rows::Smallest};
+use super::{Extras, Predictor, anomalous_rows::Smallest, error_clusters::ErrorClusters};
 use crate::score::roc::{MAX_EXACT_ROWS, RankedScores};
 use crate::score::{
     CalibrationBin, ClassificationScores, ClassificationSums, IntervalSums, LossSums, RankingRows, RankingScores,
@@ -108,7 +108,9 @@ const DEFAULT_TOP: u64 = 10;
 type SamplePoint = (u64, u64, [u64; 2]);
 
 impl Predictor {
-    /// Scores the model on selected rows with its targets, or its label column.
+    /// Scores the model on selected rows with its targets, or its label column. Standard errors of
+    /// scores treat the rows as independent, except for test rows that are whole groups or the last
+    /// rows: these have standard errors over groups, or over blocks of consecutive rows.
     ///
     /// *Cost*: one pass, with one prediction per row. *Bytes*: as [`Predictor::score_table`] and,
     /// for two classes, the scores, which are sorted for the ROC curve.
@@ -122,9 +124,13 @@ impl Predictor {
             let why = format!("a model of {} has no true values to compare with; use predict", metadata.task);
             return Err(Error::option("model", "", why));
         }
+        let (selected, clusters) = match ErrorClusters::of(selected, run)? {
+            Some((selected, clusters)) => (selected, Some(clusters)),
+            None => (Cow::Borrowed(selected), None),
+        };
         match self.decision_classes() {
-            None => self.evaluate_regression(selected, run),
-            Some(classes) => self.evaluate_classification(selected, &classes, run),
+            None => self.evaluate_regression(&selected, clusters, run),
+            Some(classes) => self.evaluate_classification(&selected, &classes, clusters, run),
         }
     }
 
@@ -217,7 +223,12 @@ impl Predictor {
         Ok(ranking_rows.scores(top.unwrap_or(DEFAULT_TOP), run.workers()))
     }
 
-    fn evaluate_regression(&self, selected: &SelectedTable, run: &Run<'_>) -> Result<(Evaluation, ChartData)> {
+    fn evaluate_regression(
+        &self,
+        selected: &SelectedTable,
+        clusters: Option<ErrorClusters>,
+        run: &Run<'_>,
+    ) -> Result<(Evaluation, ChartData)> {
         let (output_count, names) = (self.output_count(), selected.target_names());
         let mut loss_sums = self.metadata().loss.clone().map(|loss| LossSums::new(loss, output_count));
         // quantiles are also scored as predictions, by the level nearest to ½
@@ -228,7 +239,9 @@ impl Predictor {
             let why = format!("the model predicts {t} targets; name the same number, in the order of the fit");
             return Err(Error::option("target", names.join(","), why));
         }
-        let (mut regression_sums, stream) = (RegressionSums::new(t), Stream::new(0, Purpose::Quality, 0));
+        let cluster_count = clusters.as_ref().map(|clusters| clusters.count);
+        let mut regression_sums = cluster_count.into_iter().fold(RegressionSums::new(t), RegressionSums::with_clusters);
+        let stream = Stream::new(0, Purpose::Quality, 0);
         // a uniform sample of the rows: those with the smallest random keys
         let (mut sample, mut row_index) = (Smallest::<SamplePoint>::new(MAX_CHART_POINTS), 0);
         let interval_levels = self.interval_levels();
@@ -237,7 +250,9 @@ impl Predictor {
             Extras { std: self.quadratic().is_some(), intervals: !interval_levels.is_empty(), ..Extras::default() };
         let row_count = selected.row_count_if_known().map_or(usize::MAX, |rows| rows as usize);
         let interval_bytes = IntervalSums::bytes(interval_levels.len(), t, row_count);
-        let plan_term = MemoryTerm::new("errors to rank", RegressionSums::bytes(t, row_count) + interval_bytes, "");
+        let cluster_bytes = RegressionSums::cluster_bytes(t, cluster_count.unwrap_or(0));
+        let bytes = RegressionSums::bytes(t, row_count) + interval_bytes + cluster_bytes;
+        let plan_term = MemoryTerm::new("errors to rank", bytes, "");
         let (mut covered_weight, mut worst_rows) = (0.0, Smallest::<(u64, u64)>::new(WORST_ROWS));
         let (mut squared_error_sum, mut prediction) = (0.0, Vec::new());
         // a model with exposures e predicts rates μ: the deviance of a count y at its mean eμ is
@@ -270,6 +285,10 @@ impl Predictor {
                 prediction.clear();
                 prediction.extend(central_outputs.iter().map(|k| outputs[*k]));
                 regression_sums.push(&prediction, truth, weight);
+                if let Some(clusters) = &clusters {
+                    let cluster = clusters.cluster_of(*row_number, scores.groups.get(i));
+                    regression_sums.push_to_cluster(cluster, &prediction, truth, weight);
+                }
                 interval_sums.push(&intervals[i * ends_per_row..(i + 1) * ends_per_row], &prediction, truth, weight);
                 let squared_error = weight * prediction.iter().zip(truth).map(|(p, y)| (p - y).powi(2)).sum::<f64>();
                 squared_error_sum += squared_error;
@@ -281,6 +300,7 @@ impl Predictor {
             Ok(())
         })?;
         let mut scores = regression_sums.scores(names.clone());
+        scores.error_clusters = clusters.and_then(|clusters| clusters.report(regression_sums.cluster_count()));
         scores.loss = loss_sums.map(|sums| sums.scores(&names));
         scores.intervals = interval_sums.scores(&names);
         let all_scores = std::iter::once(&scores.scores).chain(scores.by_target.iter().map(|target| &target.scores));
@@ -299,16 +319,27 @@ impl Predictor {
         &self,
         selected: &SelectedTable,
         classes: &Classes,
+        clusters: Option<ErrorClusters>,
         run: &Run<'_>,
     ) -> Result<(Evaluation, ChartData)> {
-        let mut classification_sums =
-            ClassificationSums::new(classes, self.metadata().link.clone(), self.rule.positive_class);
+        let sums = ClassificationSums::new(classes, self.metadata().link.clone(), self.rule.positive_class);
+        let cluster_count = clusters.as_ref().map(|clusters| clusters.count);
+        let mut classification_sums = cluster_count.into_iter().fold(sums, ClassificationSums::with_clusters);
         let (class_count, interval_levels) = (classes.labels().len(), self.interval_levels());
+        let row_count = selected.row_count_if_known().map_or(usize::MAX, |rows| rows as usize);
+        let cluster_bytes =
+            cluster_count.map_or(0, |count| ClassificationSums::cluster_bytes(class_count, count, row_count));
+        let plan_terms =
+            vec![ranking_term(selected, class_count), MemoryTerm::new("clusters of the rows", cluster_bytes, "")];
         let mut set_sums = SetSums::new(interval_levels, class_count);
         let extras = Extras { intervals: !interval_levels.is_empty(), ..Extras::default() };
-        self.score_table(selected, extras, vec![ranking_term(selected, class_count)], run, |scores| {
+        self.score_table(selected, extras, plan_terms, run, |scores| {
             let rows = scores.scores.chunks_exact(classes.target_count()).zip(&scores.classes).enumerate();
-            rows.for_each(|(i, (row, code))| classification_sums.push(row, *code, scores.weights.get(i)));
+            rows.for_each(|(i, (row, code))| {
+                let cluster = clusters.as_ref().zip(scores.row_numbers.get(i));
+                let cluster = cluster.map(|(clusters, row)| clusters.cluster_of(*row, scores.groups.get(i)));
+                classification_sums.push(row, *code, scores.weights.get(i), cluster);
+            });
             let sets = self.intervals(scores);
             let sets_of_rows = sets.chunks_exact((class_count * interval_levels.len()).max(1)).zip(&scores.classes);
             sets_of_rows.enumerate().for_each(|(i, (set, code))| {
@@ -343,7 +374,9 @@ impl Predictor {
             calibration: classification_sums.calibration(),
             effects: None,
         };
+        let cluster_report = clusters.and_then(|clusters| clusters.report(classification_sums.cluster_count()));
         let mut scores = classification_sums.scores(ranking.as_ref(), self.rule.costs, self.rule.top);
+        scores.error_clusters = cluster_report;
         scores.sets = set_sums.scores();
         Ok((Evaluation::Classification(scores), chart_data))
     }

@@ -15,6 +15,7 @@
 mod anomalous_rows;
 mod column_effects;
 mod decision;
+mod error_clusters;
 mod evaluate;
 mod explanation;
 mod extras;
@@ -34,12 +35,12 @@ pub use crate::score::{
 };
 #[doc(hidden)]
 pub use crate::score::{
-    ClassificationErrors, DecileScores, IntervalScores, LossScores, OutputLoss, PredictionIntervalScores,
-    PredictionSetScores, RegressionErrors, TopScores,
+    ClassificationErrors, ClusterReport, DecileScores, IntervalScores, LossScores, OutputLoss,
+    PredictionIntervalScores, PredictionSetScores, RegressionErrors, TopScores,
 };
 pub use anomalous_rows::AnomalousRow;
 #[doc(hidden)]
-pub use column_effects::{ColumnEffect, ColumnEffects, DependencePoint};
+pub use column_effects::{ColumnEffect, ColumnEffects, DependencePoint, PredictionSpread};
 pub use evaluate::{ChartData, Evaluation, NoveltyScores};
 pub use explanation::FeatureContribution;
 pub use extras::Extras;

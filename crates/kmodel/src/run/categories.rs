@@ -184,7 +184,7 @@ impl Run<'_> {
     }
 
     /// Returns the statistics of the rows of a table, in a pass that is reported as `stage`.
-    pub(super) fn statistics_in(&self, stage: &str, table: &SelectedTable) -> Result<Statistics> {
+    pub(crate) fn statistics_in(&self, stage: &str, table: &SelectedTable) -> Result<Statistics> {
         let reduction = StatisticsReduction::new(table.shape());
         self.scan_rows(stage, table, reduction.state_bytes(), &reduction, &|text_limit| {
             table.rows(ReadSettings { text_limit, ..ReadSettings::default() })

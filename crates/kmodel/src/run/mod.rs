@@ -2,6 +2,7 @@
 
 mod categories;
 mod checkpoint;
+mod default_folds;
 mod forecast;
 mod lags;
 mod resources;
@@ -9,6 +10,8 @@ mod test_rows;
 
 pub use categories::TEXT_COPIES;
 pub use checkpoint::Checkpoint;
+#[doc(hidden)]
+pub use default_folds::RowShift;
 pub use forecast::{Forecast, PassShape, Stage, all_fit, memory_plans};
 pub use resources::{NoStageObserver, Resources, StageObserver};
 #[doc(hidden)]

@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// Number of rows that determine the first value of the last rows. If there are more rows, a sample
 /// of about this size determines it: the fraction of the test rows then has a standard deviation of
 /// at most 0.2 %.
-const ORDER_SAMPLE_ROWS: u64 = 65_536;
+pub(super) const ORDER_SAMPLE_ROWS: u64 = 65_536;
 
 /// Standard deviations of a uniform order statistic within which its key is searched. Outside, the
 /// search is repeated in a window four times as wide.
@@ -204,6 +204,20 @@ impl Run<'_> {
         }
     }
 
+    /// Returns the values of the kept column or, without one, the row numbers, of a random sample
+    /// of this fraction of the rows, in the order of the table.
+    pub(super) fn sampled_values(&self, rows: &SelectedTable, rate: f64, seed: u64) -> Result<Vec<OrderedValue>> {
+        let below = if rate < 1.0 { (rate * 2f64.powi(64)) as u64 } else { u64::MAX };
+        let sample = OrderSample { stream: Stream::new(seed, kstore::key::Purpose::TestRows, 1), below };
+        let range = rows.range();
+        let sampled_rows = (range.end - range.start).min(2 * ORDER_SAMPLE_ROWS) as usize;
+        let bytes = sampled_rows * size_of::<OrderedValue>();
+        let values = self.scan_rows("test rows", rows, bytes, &sample, &|text_limit| {
+            rows.rows(ReadSettings { text_limit, ..ReadSettings::default() })
+        })?;
+        Ok(values.0)
+    }
+
     /// Returns the smallest value of the last rows, for the order of the kept column or, without
     /// one, of the row numbers. `None` if all values are equal.
     fn first_of_last(
@@ -214,14 +228,7 @@ impl Run<'_> {
         row_count: u64,
     ) -> Result<Option<OrderedValue>> {
         let rate = (ORDER_SAMPLE_ROWS as f64 / row_count as f64).min(1.0);
-        let below = if rate < 1.0 { (rate * 2f64.powi(64)) as u64 } else { u64::MAX };
-        let sample = OrderSample { stream: Stream::new(seed, kstore::key::Purpose::TestRows, 1), below };
-        let sampled_rows = row_count.min(2 * ORDER_SAMPLE_ROWS) as usize;
-        let mut values = self
-            .scan_rows("test rows", rows, sampled_rows * size_of::<OrderedValue>(), &sample, &|text_limit| {
-                rows.rows(ReadSettings { text_limit, ..ReadSettings::default() })
-            })?
-            .0;
+        let mut values = self.sampled_values(rows, rate, seed)?;
         values.sort_unstable();
         let n = values.len();
         if n < 2 || values[0] == values[n - 1] {

@@ -65,9 +65,13 @@ pub struct ClassificationScores {
     #[doc(hidden)]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sets: Vec<PredictionSetScores>,
-    /// Standard errors of the scores over rows.
+    /// Standard errors of the scores over rows, or over clusters.
     #[doc(hidden)]
     pub standard_errors: ClassificationErrors,
+    /// Clusters of the standard errors; `None` if rows are treated as independent.
+    #[doc(hidden)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_clusters: Option<super::ClusterReport>,
     /// Number of rows whose label the model does not know: they count as errors, and are not in the
     /// confusion matrix.
     #[serde(skip_serializing_if = "crate::model::is_zero", serialize_with = "super::serialize_count")]

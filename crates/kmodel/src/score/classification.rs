@@ -2,6 +2,7 @@
 //! probabilities.
 
 use super::calibration::CalibrationSums;
+use super::clusters::ClusterSums;
 use super::roc::{ClassWeights, MAX_EXACT_ROWS, RankedScores, Ranking};
 use super::standard_error::RowMean;
 use super::{CalibrationBin, ClassScores, ClassificationErrors, ClassificationScores, CostScores, ThresholdScores};
@@ -19,14 +20,21 @@ struct ProbabilitySums {
 }
 
 impl ProbabilitySums {
-    fn push(&mut self, scores: &[f64], class: usize, positive_class: usize, weight: f64) {
-        self.log_loss.push(self.link.log_loss(scores, class), weight);
+    /// Returns the log loss and the squared error of a row, and stores its probabilities.
+    fn losses(&mut self, scores: &[f64], class: usize) -> [f64; 2] {
         let probabilities = &mut self.probabilities;
         self.link.probabilities(scores, probabilities);
         let squared_error = |(k, p): (usize, &f64)| (p - f64::from(u8::from(k == class))).powi(2);
         // two classes have the same squared difference, so only the second is counted
         let counted = probabilities.iter().enumerate().skip(usize::from(probabilities.len() == 2));
-        self.brier.push(counted.map(squared_error).sum::<f64>(), weight);
+        [self.link.log_loss(scores, class), counted.map(squared_error).sum()]
+    }
+
+    fn push(&mut self, scores: &[f64], class: usize, positive_class: usize, weight: f64) {
+        let [log_loss, brier] = self.losses(scores, class);
+        self.log_loss.push(log_loss, weight);
+        self.brier.push(brier, weight);
+        let probabilities = &self.probabilities;
         let argmax = || {
             (0..probabilities.len()).fold(0, |best, k| if probabilities[k] > probabilities[best] { k } else { best })
         };
@@ -49,7 +57,26 @@ pub(crate) struct ClassificationSums<'a> {
     positive_class: usize,
     error_rate: RowMean,
     probabilities: Option<ProbabilitySums>,
+    clusters: Option<ClassificationClusters>,
 }
+
+/// Sums by cluster, for standard errors over clusters.
+#[derive(Clone, Debug)]
+struct ClassificationClusters {
+    /// Sums of the columns [`ERROR`], [`ROWS`], [`LOG_LOSS`], [`BRIER`] and [`KNOWN_ROWS`].
+    sums: ClusterSums,
+    /// Clusters of the ranked rows, in the order of the rows.
+    ranked_rows: Vec<u32>,
+}
+
+/// Columns of the sums by cluster: wrong rows, all rows, the losses of the rows of known classes,
+/// and the number of these rows.
+const ERROR: usize = 0;
+const ROWS: usize = 1;
+const LOG_LOSS: usize = 2;
+const BRIER: usize = 3;
+const KNOWN_ROWS: usize = 4;
+const CLUSTER_COLUMNS: usize = 5;
 
 impl<'a> ClassificationSums<'a> {
     pub(crate) fn new(classes: &'a Classes, link: Option<Link>, positive_class: usize) -> Self {
@@ -69,13 +96,45 @@ impl<'a> ClassificationSums<'a> {
             positive_class,
             error_rate: RowMean::default(),
             probabilities: link.map(probability_sums),
+            clusters: None,
         }
     }
 
-    /// Adds a row with its scores, class code and weight. The model may not know the class.
-    pub(crate) fn push(&mut self, scores: &[f64], code: u32, weight: f64) {
+    /// Returns the sums with standard errors over clusters; every row has a cluster.
+    pub(crate) fn with_clusters(self, cluster_count: usize) -> Self {
+        let sums = ClusterSums::new(cluster_count, CLUSTER_COLUMNS);
+        Self { clusters: Some(ClassificationClusters { sums, ranked_rows: Vec::new() }), ..self }
+    }
+
+    /// Returns the memory in bytes of the sums over clusters, and of the clusters of ranked rows.
+    pub(crate) fn cluster_bytes(class_count: usize, cluster_count: usize, rows: usize) -> usize {
+        let ranked_rows = if class_count == 2 { 8 * rows.min(MAX_EXACT_ROWS + 1) } else { 0 };
+        ClusterSums::bytes(cluster_count, CLUSTER_COLUMNS) + ranked_rows
+    }
+
+    /// Returns the number of clusters with rows; `None` for independent rows.
+    pub(crate) fn cluster_count(&self) -> Option<u64> {
+        self.clusters.as_ref().map(|clusters| clusters.sums.cluster_count() as u64)
+    }
+
+    fn push_to_cluster(&mut self, cluster: usize, scores: &[f64], predicted: usize, truth: usize, weight: f64) {
+        let Some(clusters) = &mut self.clusters else { return };
+        let [is_wrong, is_known] =
+            [predicted != truth, truth < self.confusion.len()].map(|condition| if condition { 1.0 } else { 0.0 });
+        let losses = self.probabilities.as_mut().filter(|_| is_known > 0.0).map(|sums| sums.losses(scores, truth));
+        let [log_loss, brier] = losses.unwrap_or_default();
+        clusters.sums.push(cluster, [is_wrong, 1.0, log_loss, brier, is_known], weight);
+        if is_known > 0.0 && self.ranked_scores.is_some() && clusters.ranked_rows.len() <= MAX_EXACT_ROWS {
+            clusters.ranked_rows.push(cluster as u32);
+        }
+    }
+
+    /// Adds a row with its scores, class code and weight, and with its cluster if there are
+    /// clusters. The model may not know the class.
+    pub(crate) fn push(&mut self, scores: &[f64], code: u32, weight: f64, cluster: Option<usize>) {
         let (predicted, truth) = (self.classes.decide(scores.iter().copied()), code as usize);
         self.error_rate.push(if predicted == truth { 0.0 } else { 1.0 }, weight);
+        cluster.into_iter().for_each(|cluster| self.push_to_cluster(cluster, scores, predicted, truth, weight));
         let Some(true_class_row) = self.confusion.get_mut(truth) else {
             self.unknown_counts[predicted] += weight;
             return;
@@ -131,6 +190,18 @@ impl<'a> ClassificationSums<'a> {
         }))
     }
 
+    fn cluster_errors(&self, clusters: &ClassificationClusters, ranking: Option<&Ranking>) -> ClassificationErrors {
+        let has_losses = self.probabilities.is_some();
+        let loss_error = |column: usize| clusters.sums.ratio_standard_error(column, KNOWN_ROWS).filter(|_| has_losses);
+        let ranked = ranking.zip(self.ranked_scores.as_ref());
+        ClassificationErrors {
+            error: clusters.sums.ratio_standard_error(ERROR, ROWS),
+            log_loss: loss_error(LOG_LOSS),
+            brier: loss_error(BRIER),
+            auc: ranked.and_then(|(ranking, scores)| scores.clustered_auc_error(ranking, &clusters.ranked_rows)),
+        }
+    }
+
     /// Returns the scores of all rows so far. `ranking` ranks these rows; `costs` are the costs of
     /// a false alarm and of a missed row; `top` is a number of rows with the highest scores.
     pub(crate) fn scores(
@@ -147,11 +218,14 @@ impl<'a> ClassificationSums<'a> {
             None => [None, None],
         };
         let auc = ranking.map(Ranking::auc);
-        let standard_errors = ClassificationErrors {
-            error: self.error_rate.standard_error(),
-            log_loss: log_loss.and_then(RowMean::standard_error),
-            brier: brier.and_then(RowMean::standard_error),
-            auc: ranking.and_then(Ranking::auc_standard_error),
+        let standard_errors = match &self.clusters {
+            Some(clusters) => self.cluster_errors(clusters, ranking),
+            None => ClassificationErrors {
+                error: self.error_rate.standard_error(),
+                log_loss: log_loss.and_then(RowMean::standard_error),
+                brier: brier.and_then(RowMean::standard_error),
+                auc: ranking.and_then(Ranking::auc_standard_error),
+            },
         };
         let [log_loss, brier] = [log_loss, brier].map(|sums| sums.and_then(RowMean::mean));
         let by_class = scores_by_class(&self.confusion, &self.unknown_counts);
@@ -180,6 +254,7 @@ impl<'a> ClassificationSums<'a> {
             top: ranking.zip(top).map(|(ranking, top)| ranking.top_scores(top as f64)),
             sets: Vec::new(),
             standard_errors,
+            error_clusters: None,
             unknown: self.unknown_counts.iter().sum(),
         }
     }
@@ -299,7 +374,7 @@ mod tests {
     fn scores(k: i64, rows: &[(&[f64], u32)]) -> ClassificationScores {
         let classes = Classes::new((0..k).map(Label::Int).collect()).unwrap();
         let mut sums = ClassificationSums::new(&classes, None, 1);
-        rows.iter().for_each(|(scores, code)| sums.push(scores, *code, 1.0));
+        rows.iter().for_each(|(scores, code)| sums.push(scores, *code, 1.0, None));
         let ranking = sums.ranking();
         sums.scores(ranking.as_ref(), None, None)
     }
@@ -314,6 +389,30 @@ mod tests {
             (&[vec![1.0, 1.0, 0.0], vec![0.0; 3], vec![0.0, 0.0, 1.0]][..], 2.0)
         );
         assert!(serde_json::to_value(&got).unwrap().get("auc").is_none(), "three classes have no AUC");
+    }
+
+    #[test]
+    fn clusters_of_single_rows_change_the_standard_errors_by_their_degrees_of_freedom() {
+        let classes = Classes::new((0..2).map(Label::Int).collect()).unwrap();
+        let link = Some(Link::Logit);
+        let rows: Vec<(f64, u32)> = (0..400).map(|i| (f64::from(i % 23) / 9.0 - 1.0, u32::from(i % 5 < 2))).collect();
+        let (mut sums, n) = (ClassificationSums::new(&classes, link.clone(), 1), rows.len());
+        let mut clustered = ClassificationSums::new(&classes, link, 1).with_clusters(n);
+        for (i, (score, code)) in rows.iter().enumerate() {
+            sums.push(&[*score], *code, 1.0, None);
+            clustered.push(&[*score], *code, 1.0, Some(i));
+        }
+        let [got, expected] = [clustered, sums].map(|sums| {
+            let ranking = sums.ranking();
+            sums.scores(ranking.as_ref(), None, None).standard_errors
+        });
+        let is_near = |got: Option<f64>, expected: Option<f64>, tolerance: f64| {
+            (got.unwrap() / expected.unwrap() - 1.0).abs() < tolerance
+        };
+        assert!(is_near(got.error, expected.error, 1e-12) && is_near(got.log_loss, expected.log_loss, 1e-12));
+        assert!(is_near(got.brier, expected.brier, 1e-12));
+        // DeLong divides by p − 1 and n − 1
+        assert!(is_near(got.auc, expected.auc, 5e-3), "{:?} {:?}", got.auc, expected.auc);
     }
 
     #[test]

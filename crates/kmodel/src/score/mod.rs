@@ -3,6 +3,7 @@
 mod calibration;
 mod class_scores;
 mod classification;
+pub(crate) mod clusters;
 mod intervals;
 mod median;
 mod output_loss;
@@ -14,6 +15,9 @@ pub use class_scores::{
     CalibrationBin, ClassScores, ClassificationErrors, ClassificationScores, CostScores, ThresholdScores, TopScores,
 };
 pub(crate) use classification::{ClassificationSums, orient_score};
+#[doc(hidden)]
+pub use clusters::ClusterReport;
+pub(crate) use clusters::ClusterSums;
 pub use intervals::{DecileScores, PredictionIntervalScores, PredictionSetScores};
 pub(crate) use intervals::{IntervalSums, SetSums};
 pub(crate) use output_loss::LossSums;
@@ -24,6 +28,7 @@ pub use ranking::RankingScores;
 use median::RunningMedian;
 use serde::{Serialize, Serializer};
 use standard_error::{R2Moments, RowMean, of_root};
+use std::ops::Range;
 
 /// A number of rows, or a sum of their weights; integral values become JSON integers.
 struct RowCount(f64);
@@ -195,9 +200,13 @@ pub struct RegressionScores {
     /// Averages over targets; `rmse` and `relative_error` are roots of averaged squares.
     #[serde(flatten)]
     pub scores: RegressionMetrics,
-    /// Standard errors of the scores over rows.
+    /// Standard errors of the scores over rows, or over clusters.
     #[doc(hidden)]
     pub standard_errors: RegressionErrors,
+    /// Clusters of the standard errors; `None` if rows are treated as independent.
+    #[doc(hidden)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_clusters: Option<ClusterReport>,
     /// Scores of each target, if there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub by_target: Vec<TargetScores>,
@@ -235,11 +244,73 @@ pub(crate) struct RegressionSums {
     rows: f64,
     row_errors: RowErrors,
     target_sums: Vec<TargetSums>,
+    /// Sums by cluster: weights and, for each target, e², |e|, y − y₀ and (y − y₀)², where y₀ is
+    /// the first true value. `None` for independent rows.
+    clusters: Option<ClusterSums>,
 }
+
+/// Number of sums by cluster for each target.
+const CLUSTER_SUMS: usize = 4;
 
 impl RegressionSums {
     pub(crate) fn new(t: usize) -> Self {
-        Self { rows: 0.0, row_errors: RowErrors::default(), target_sums: vec![TargetSums::default(); t] }
+        let target_sums = vec![TargetSums::default(); t];
+        Self { rows: 0.0, row_errors: RowErrors::default(), target_sums, clusters: None }
+    }
+
+    /// Returns the sums with standard errors over clusters; rows are also added by
+    /// [`Self::push_to_cluster`].
+    pub(crate) fn with_clusters(self, cluster_count: usize) -> Self {
+        let columns = 1 + CLUSTER_SUMS * self.target_sums.len();
+        Self { clusters: Some(ClusterSums::new(cluster_count, columns)), ..self }
+    }
+
+    /// Returns the memory in bytes of the sums over clusters.
+    pub(crate) fn cluster_bytes(t: usize, cluster_count: usize) -> usize {
+        ClusterSums::bytes(cluster_count, 1 + CLUSTER_SUMS * t)
+    }
+
+    /// Adds a row, which was also pushed, to a cluster.
+    pub(crate) fn push_to_cluster(&mut self, cluster: usize, prediction: &[f64], truth: &[f64], weight: f64) {
+        let rows = prediction.iter().zip(truth).zip(&self.target_sums);
+        let sums = rows.flat_map(|((prediction, truth), sums)| {
+            let (error, shifted) = (truth - prediction, truth - sums.first_truth.unwrap_or(*truth));
+            [error * error, error.abs(), shifted, shifted * shifted]
+        });
+        if let Some(clusters) = &mut self.clusters {
+            clusters.push(cluster, std::iter::once(1.0).chain(sums), weight);
+        }
+    }
+
+    /// Returns the standard errors over clusters of the averages over these targets.
+    fn cluster_errors(&self, clusters: &ClusterSums, targets: Range<usize>) -> RegressionErrors {
+        let t = targets.len() as f64;
+        let mean_error = |offset: usize| {
+            let targets = targets.clone();
+            let sum = move |sums: &[f64]| targets.clone().map(|k| sums[1 + CLUSTER_SUMS * k + offset]).sum::<f64>() / t;
+            let (total, weight) = (clusters.total(&sum), clusters.total(|sums| sums[0]));
+            clusters.standard_error(|sums| (sum(sums) - total / weight * sums[0]) / weight)
+        };
+        let r2 = match self.target_sums.get(targets.clone()) {
+            Some([target_sums]) => self.cluster_error_of_r2(clusters, target_sums, 1 + CLUSTER_SUMS * targets.start),
+            _ => None,
+        };
+        let mse = mean_error(0);
+        let squared_errors = self.target_sums[targets.clone()].iter().map(|sums| sums.squared_errors).sum::<f64>();
+        let rmse = mse.and_then(|error| of_root(squared_errors / t / self.rows, error));
+        RegressionErrors { mse, rmse, mae: mean_error(1), r2 }
+    }
+
+    /// Returns the standard error of r2, whose influence is that of [`R2Moments`]; `first` is the
+    /// first column of the sums of the target.
+    fn cluster_error_of_r2(&self, clusters: &ClusterSums, target_sums: &TargetSums, first: usize) -> Option<f64> {
+        let ratio = 1.0 - target_sums.scores().r2?;
+        let (weight, shifted) = (clusters.total(|sums| sums[0]), clusters.total(|sums| sums[first + 2]));
+        let (mean, squares) = (shifted / weight, target_sums.centred_square_sum);
+        clusters.standard_error(|sums| {
+            let cluster_squares = sums[first + 3] - 2.0 * mean * sums[first + 2] + mean * mean * sums[0];
+            (ratio * cluster_squares - sums[first]) / squares
+        })
     }
 
     /// Returns the peak memory in bytes of the sums of t targets on a number of rows, mostly the
@@ -259,6 +330,11 @@ impl RegressionSums {
         for ((sums, prediction), truth) in self.target_sums.iter_mut().zip(prediction).zip(truth) {
             sums.push(*prediction, *truth, weight);
         }
+    }
+
+    /// Returns the number of clusters with rows; `None` for independent rows.
+    pub(crate) fn cluster_count(&self) -> Option<u64> {
+        self.clusters.as_ref().map(|clusters| clusters.cluster_count() as u64)
     }
 
     /// Returns the scores of all rows so far; `names` are the names of the targets.
@@ -282,10 +358,15 @@ impl RegressionSums {
             },
         };
         let has_several_targets = metrics.len() > 1;
-        let target_errors: Vec<RegressionErrors> = self.target_sums.iter().map(TargetSums::standard_errors).collect();
-        let standard_errors = match target_errors.as_slice() {
-            [single] => *single,
-            _ => self.row_errors.standard_errors(),
+        let t = self.target_sums.len();
+        let target_errors: Vec<RegressionErrors> = match &self.clusters {
+            Some(clusters) => (0..t).map(|k| self.cluster_errors(clusters, k..k + 1)).collect(),
+            None => self.target_sums.iter().map(TargetSums::standard_errors).collect(),
+        };
+        let standard_errors = match (target_errors.as_slice(), &self.clusters) {
+            ([single], _) => *single,
+            (_, Some(clusters)) => self.cluster_errors(clusters, 0..t),
+            (_, None) => self.row_errors.standard_errors(),
         };
         let by_target = names.into_iter().zip(metrics).zip(target_errors);
         let by_target =
@@ -295,6 +376,7 @@ impl RegressionSums {
             rows: self.rows,
             scores,
             standard_errors,
+            error_clusters: None,
             by_target,
             coverage: None,
             loss: None,
@@ -335,6 +417,21 @@ mod tests {
         );
         // |e/y| is 1/2, 1/4 and 1/2; |e| is 1, 1 and 2
         assert!((got.scores.mape.unwrap() - 1.25 / 3.0).abs() < 1e-14 && got.scores.median_error == Some(1.0));
+    }
+
+    #[test]
+    fn clusters_of_single_rows_change_no_standard_error() {
+        let rows: Vec<(f64, f64)> = (0..200).map(|i| (1e4 + f64::from(i % 7), 1e4 + f64::from(i % 5))).collect();
+        let mut sums = RegressionSums::new(1).with_clusters(rows.len());
+        for (i, (prediction, truth)) in rows.iter().enumerate() {
+            sums.push(&[*prediction], &[*truth], 1.0);
+            sums.push_to_cluster(i, &[*prediction], &[*truth], 1.0);
+        }
+        let (got, expected) = (sums.scores(vec!["y".to_string()]).standard_errors, score(&rows).standard_errors);
+        for name in ["mse", "rmse", "mae", "r2"] {
+            let (got, expected) = (got.of(name).unwrap(), expected.of(name).unwrap());
+            assert!((got / expected - 1.0).abs() < 1e-9, "{name}: {got} {expected}");
+        }
     }
 
     #[test]

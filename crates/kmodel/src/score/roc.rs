@@ -1,7 +1,8 @@
 //! The ranking of the rows of two classes by score, in bounded memory: ROC and precision-recall
 //! curves, their areas, and the threshold with the least cost.
 
-use super::TopScores;
+use super::{TopScores, clusters};
+use std::collections::BTreeMap;
 
 /// Number of rows up to which scores are stored: 16 bytes each, 16 MiB in total.
 pub(crate) const MAX_EXACT_ROWS: usize = 1 << 20;
@@ -85,6 +86,31 @@ impl RankedScores {
             let rows = std::mem::take(&mut self.scored_rows);
             rows.iter().for_each(|row| self.histogram[histogram_bin(row.score)].add_row(row.signed_weight));
         }
+    }
+
+    /// Returns the standard error of the area under the ROC curve over clusters: the components of
+    /// [`Ranking::auc_standard_error`], summed over the rows of each cluster. `clusters` has the
+    /// cluster of each row. `None` if a class has fewer than two rows, and for more rows than
+    /// scores are stored.
+    ///
+    /// Reference: Obuchowski, "Nonparametric analysis of clustered ROC curve data", 1997.
+    pub(crate) fn clustered_auc_error(&self, ranking: &Ranking, clusters: &[u32]) -> Option<f64> {
+        if !self.histogram.is_empty() || clusters.len() != self.scored_rows.len() {
+            return None;
+        }
+        let ClassWeights { positive: p, negative: n } = ranking.total_weights;
+        let area = ranking.auc().filter(|_| p > 1.0 && n > 1.0)?.value;
+        let above: Vec<ClassWeights> = ranking.cumulative_weights().collect();
+        let mut influences = BTreeMap::<u32, f64>::new();
+        for (row, cluster) in self.scored_rows.iter().zip(clusters) {
+            let rank = ranking.scores.partition_point(|score| score.total_cmp(&row.score).is_gt());
+            let (above, tied) = (above.get(rank)?, ranking.weights_by_score.get(rank)?);
+            *influences.entry(*cluster).or_default() += match row.signed_weight > 0.0 {
+                true => row.signed_weight * ((n - above.negative + tied.negative / 2.0) / n - area) / p,
+                false => -row.signed_weight * ((above.positive - tied.positive / 2.0) / p - area) / n,
+            };
+        }
+        clusters::standard_error(influences.into_values())
     }
 
     pub(crate) fn ranking(&self) -> Ranking {

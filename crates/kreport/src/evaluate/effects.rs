@@ -2,7 +2,8 @@
 
 use crate::page::{self, Axis, Chart, DataPoint, MAX_FEATURES, Section, Series, extent};
 use crate::table::{format_count, number};
-use ksolve::predict::{ColumnEffect, ColumnEffects, DependencePoint};
+use ksolve::predict::{ColumnEffect, ColumnEffects, DependencePoint, PredictionSpread};
+use kstore::Label;
 
 /// Returns the sections of the effects of columns.
 pub(super) fn sections(effects: &ColumnEffects) -> Vec<Section> {
@@ -24,48 +25,77 @@ pub(super) fn sections(effects: &ColumnEffects) -> Vec<Section> {
     let table = page::bar_table(["column", &format!("increase of {loss}")], &importance);
     let mut sections = vec![Section::new("Importance of columns", table + &note)];
     let shown = effects.columns.iter().enumerate().filter(|(_, column)| !column.dependence.is_empty());
-    let quantity = match &effects.class {
-        Some(class) if effects.loss_name == "log-loss" => format!("probability of {class}"),
-        Some(class) => format!("score of {class}"),
-        None => "predicted".to_string(),
+    let measure = if effects.loss_name == "log-loss" { "probability" } else { "score" };
+    let quantity = match &effects.classes[..] {
+        [] => "predicted".to_string(),
+        [class] => format!("{measure} of {class}"),
+        _ => format!("{measure} of the class"),
     };
     // all charts have one vertical axis, so that flat effects look flat
-    let all_points = || effects.columns.iter().flat_map(|column| &column.dependence);
-    let heights: Vec<f64> = all_points().flat_map(|point| [point.deciles.0, point.deciles.1, point.mean]).collect();
-    let charts: Vec<Chart> = shown
-        .filter_map(|(i, column)| dependence_chart(i, column, &quantity, extent(heights.iter().copied())))
-        .collect();
+    let has_bands = effects.classes.len() < 2;
+    let heights_of = |PredictionSpread { mean, deciles }: &PredictionSpread| match has_bands {
+        true => vec![deciles.0, deciles.1, *mean],
+        false => vec![*mean],
+    };
+    let all_points = effects.columns.iter().flat_map(|column| &column.dependence);
+    let heights: Vec<f64> = all_points.flat_map(|point| &point.predictions).flat_map(heights_of).collect();
+    let heights = extent(heights.iter().copied());
+    let charts: Vec<Chart> =
+        shown.filter_map(|(i, column)| dependence_chart(i, column, &quantity, &effects.classes, heights)).collect();
     if !charts.is_empty() {
-        let note = page::note(
-            "Line: mean prediction if the column has this value in all rows. Band: from the lower to the upper decile of the rows; a \
-             band that is not parallel to the line means that the effect depends on other columns. Numbers are shown between their \
-             2 % and 98 % quantiles; the levels of a category change together.",
-        );
+        let lines = match has_bands {
+            true => {
+                "Line: mean prediction if the column has this value in all rows. Band: from the lower to the upper decile of the rows; \
+                 a band that is not parallel to the line means that the effect depends on other columns."
+                    .to_string()
+            }
+            false => format!(
+                "Lines: mean {measure} of each class if the column has this value in all rows, for the {} most frequent classes.",
+                effects.classes.len()
+            ),
+        };
+        let note = page::note(&format!(
+            "{lines} Numbers are shown between their 2 % and 98 % quantiles; the levels of a category change together."
+        ));
         sections.push(Section::new("Partial dependence", page::charts(&charts) + &note));
     }
     sections
 }
 
-fn dependence_chart(index: usize, effect: &ColumnEffect, quantity: &str, heights: (f64, f64)) -> Option<Chart> {
+/// Returns the chart of a column, with a line for each class. Several lines have no bands, which
+/// would hide each other.
+fn dependence_chart(
+    index: usize,
+    effect: &ColumnEffect,
+    quantity: &str,
+    classes: &[Label],
+    heights: (f64, f64),
+) -> Option<Chart> {
     let levels: Vec<String> = effect.dependence.iter().filter_map(|point| point.level.clone()).collect();
     let x = match &levels[..] {
         [] => Axis::new(&effect.column, page::Scale::Linear, effect.dependence.iter().map(|point| point.value))?,
         names => Axis::of_names(&effect.column, names),
     };
     let y = Axis::new(quantity, page::Scale::Linear, [heights.0, heights.1])?;
-    let mark = |point: &DependencePoint| {
+    let has_bands = classes.len() < 2;
+    let mark = |point: &DependencePoint, k: usize| {
+        let PredictionSpread { mean, deciles } = *point.predictions.get(k)?;
         let value = point.level.clone().unwrap_or_else(|| number(point.value, 4));
-        let note = format!("{} {value}", effect.column);
-        DataPoint { band: point.deciles, ..DataPoint::new((point.value, point.mean), note) }
+        let mark = DataPoint::new((point.value, mean), format!("{} {value}", effect.column));
+        Some(if has_bands { DataPoint { band: deciles, ..mark } } else { mark })
     };
-    let series = Series {
-        name: "mean, deciles".to_string(),
-        marks: effect.dependence.iter().map(mark).collect(),
+    let series = |k: usize| Series {
+        name: if has_bands { "mean, deciles".to_string() } else { classes[k].to_string() },
+        palette_index: k,
+        marks: effect.dependence.iter().filter_map(|point| mark(point, k)).collect(),
         // levels have no order, so that a line between them would mean nothing
         spread: if levels.is_empty() { page::Spread::Band } else { page::Spread::ErrorBars },
-        ..Series::default()
     };
-    Some(Chart { series: vec![series], ..Chart::new(format!("effect-{index}"), effect.column.clone(), x, y) })
+    Some(Chart {
+        series: (0..classes.len().max(1)).map(series).collect(),
+        has_legend: !has_bands,
+        ..Chart::new(format!("effect-{index}"), effect.column.clone(), x, y)
+    })
 }
 
 #[cfg(test)]
@@ -77,8 +107,7 @@ mod tests {
         let point = |value: f64, level: Option<&str>| DependencePoint {
             value,
             level: level.map(String::from),
-            mean: 0.5,
-            deciles: (0.25, 0.75),
+            predictions: vec![PredictionSpread { mean: 0.5, deciles: (0.25, 0.75) }; 3],
         };
         let column = |name: &str, increase: f64, dependence: Vec<DependencePoint>| ColumnEffect {
             column: name.to_string(),
@@ -90,7 +119,7 @@ mod tests {
             rows: 200,
             loss_name: "log-loss",
             loss: 0.3,
-            class: Some(kstore::Label::Text("yes".into())),
+            classes: vec![Label::Text("yes".into())],
             columns: vec![
                 column("<age>", 0.2, vec![point(20.0, None), point(60.0, None)]),
                 column("city", 0.1, vec![point(0.0, Some("Bonn")), point(1.0, Some("Ulm"))]),
@@ -104,5 +133,13 @@ mod tests {
         let body = &dependence.body;
         assert_eq!((body.matches("class=\"band c0\"").count(), body.matches("class=\"error c0\"").count()), (1, 1));
         assert!(body.contains(">Ulm</text>") && body.contains(">probability of yes</text>"), "{body}");
+        let several =
+            ColumnEffects { classes: ["a", "b", "<c>"].map(|class| Label::Text(class.into())).to_vec(), ..effects };
+        let body = &super::sections(&several)[1].body;
+        assert_eq!((body.matches("class=\"series s").count(), body.matches("class=\"band").count()), (6, 0), "{body}");
+        assert!(
+            body.contains("data-name=\"&lt;c&gt;\"") && body.contains(">probability of the class</text>"),
+            "{body}"
+        );
     }
 }

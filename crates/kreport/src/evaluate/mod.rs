@@ -10,11 +10,11 @@ pub(crate) use curves::CURVE_STYLE;
 use crate::table::{Align, AlignedTable, Grid, facts, format_count, format_list, number, optional_number, percent};
 use intervals::{decile_table, interval_table, set_table};
 use ksolve::predict::{
-    ChartData, ClassificationScores, Evaluation, IntervalScores, LossScores, NoveltyScores, OutputLoss, Predictor,
-    RankingScores, RegressionScores, TargetScores, ThresholdScores, TopScores,
+    ChartData, ClassificationScores, ClusterReport, Evaluation, IntervalScores, LossScores, NoveltyScores, OutputLoss,
+    Predictor, RankingScores, RegressionScores, TargetScores, ThresholdScores, TopScores,
 };
 use ksolve::{Task, job::Run};
-use kstore::SelectedTable;
+use kstore::{SelectedTable, display::escape_line};
 use std::fmt;
 
 /// The report of an evaluation.
@@ -35,8 +35,12 @@ pub enum EvaluateReport {
 const MAX_TEXT_MATRIX_CLASSES: usize = 10;
 
 /// Describes the number of rows and, if there are standard errors, the numbers after ±.
-fn row_fact(rows: f64, has_errors: bool) -> String {
-    let note = if has_errors { " (± is one standard error over rows)" } else { "" };
+fn row_fact(rows: f64, has_errors: bool, clusters: Option<&ClusterReport>) -> String {
+    let note = match clusters {
+        _ if !has_errors => String::new(),
+        Some(clusters) => format!(" (± is one standard error over {})", escape_line(&clusters.to_string())),
+        None => " (± is one standard error over rows)".to_string(),
+    };
     format!("{}{note}", format_list(&[rows]))
 }
 
@@ -130,6 +134,15 @@ impl EvaluateReport {
         }
     }
 
+    /// Returns the clusters of the standard errors; `None` if rows are treated as independent.
+    pub(crate) fn error_clusters(&self) -> Option<&ClusterReport> {
+        match self {
+            Self::Target(Evaluation::Regression(scores)) => scores.error_clusters.as_ref(),
+            Self::Target(Evaluation::Classification(scores)) => scores.error_clusters.as_ref(),
+            Self::Ranking(_) | Self::Novelty(_) => None,
+        }
+    }
+
     /// Returns the table of the classes, if there are few.
     pub(crate) fn few_classes_table(&self) -> Option<AlignedTable> {
         match self {
@@ -163,7 +176,8 @@ pub(super) fn ranking_facts(scores: &RankingScores) -> Vec<(&'static str, String
 }
 
 pub(super) fn regression_facts(scores: &RegressionScores) -> Vec<(&'static str, String)> {
-    let mut facts = vec![("rows", row_fact(scores.rows, scores.standard_errors.mse.is_some()))];
+    let mut facts =
+        vec![("rows", row_fact(scores.rows, scores.standard_errors.mse.is_some(), scores.error_clusters.as_ref()))];
     facts.extend(scores.scores.named_values().map(|(name, value)| match name {
         "mape" | "rmspe" => (name, optional_percent(value)),
         _ => (name, with_error(optional_number(value), scores.standard_errors.of(name))),
@@ -203,7 +217,7 @@ fn loss_table(loss: &LossScores) -> Option<AlignedTable> {
 pub(super) fn classification_facts(scores: &ClassificationScores) -> Vec<(&'static str, String)> {
     let errors = &scores.standard_errors;
     let mut facts = vec![
-        ("rows", row_fact(scores.rows, errors.error.is_some())),
+        ("rows", row_fact(scores.rows, errors.error.is_some(), scores.error_clusters.as_ref())),
         ("error rate", percent_with_error(scores.error, errors.error)),
     ];
     facts.extend(scores.log_loss.map(|loss| ("log-loss", with_error(number(loss, 4), errors.log_loss))));
@@ -247,7 +261,7 @@ pub(super) fn classification_facts(scores: &ClassificationScores) -> Vec<(&'stat
 pub(super) fn novelty_facts(scores: &NoveltyScores) -> Vec<(&'static str, String)> {
     let NoveltyScores { precision, recall, precision_at, auc, auc_standard_error, average_precision, .. } = *scores;
     vec![
-        ("rows", row_fact(scores.rows, auc_standard_error.is_some())),
+        ("rows", row_fact(scores.rows, auc_standard_error.is_some(), None)),
         ("outliers", format!("{} by the target", format_list(&[scores.outliers]))),
         (
             "score below 0",
@@ -345,6 +359,7 @@ mod tests {
             rows: 10.0,
             scores,
             standard_errors,
+            error_clusters: None,
             by_target,
             coverage: None,
             loss: None,

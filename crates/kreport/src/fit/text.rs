@@ -34,6 +34,9 @@ fn rows_around_best(mut grid: Grid) -> (Grid, String) {
     (grid, format!("; -v shows all {row_count} rows"))
 }
 
+/// Name of the fact that lists the weights of the columns in the metric.
+pub(super) const COLUMN_WEIGHTS: &str = "weights";
+
 /// Description of the distances between rows.
 pub const DISTANCE_DESCRIPTION: &str = "Euclidean, of the scaled features";
 
@@ -100,7 +103,8 @@ impl FitReport {
         facts.extend(fit.second_view_kernel.iter().map(|second_kernel| ("with kernel", kernel(second_kernel))));
         facts.extend(fit.members.iter().map(|member| ("mean with", kernel(member))));
         facts.extend(fit.metric.iter().map(|metric| ("metric", describe_metric(metric))));
-        let important_columns = |metric| ("columns", most_important_line(&importance(metric, &self.coded_columns())));
+        let important_columns =
+            |metric| (COLUMN_WEIGHTS, most_important_line(&importance(metric, &self.coded_columns())));
         facts.extend(fit.metric.iter().filter(|_| !is_verbose).map(important_columns));
         facts.extend(fit.landmarks.iter().map(|landmarks| {
             let by = format!("by {} among {} rows", landmarks.scheme, format_count(landmarks.candidates));
@@ -119,7 +123,8 @@ impl FitReport {
     /// Describes the chosen parameters and their errors.
     pub(super) fn result_facts(&self) -> Vec<(&'static str, String)> {
         let fit = &self.fit;
-        let mut facts = Vec::new();
+        let reason = |reason: &String| ("folds", format!("{}, because {reason}", fit.folds));
+        let mut facts: Vec<_> = fit.reason_for_folds.iter().map(reason).collect();
         facts.extend(fit.neighbours.is_none().then(|| ("rank", format_count(fit.rank as u64))));
         facts.extend(fit.lambda.map(|lambda| ("lambda", short_lambda(lambda))));
         let c_lambda = fit.lambda.filter(|_| by_name(fit.solver).is_some_and(|family| family.reads(&C)));
@@ -196,11 +201,11 @@ impl fmt::Display for FitReport {
             writeln!(f, "{}", facts(growth_lines(growth)))?;
         }
         if let Some(metric) = fit.metric.as_ref().filter(|_| is_verbose) {
-            writeln!(f, "{}", bars("importance", &importance(metric, &self.coded_columns())))?;
+            writeln!(f, "{}", bars("weight", &importance(metric, &self.coded_columns())))?;
         }
         fit.cluster_counts.iter().try_for_each(|counts| writeln!(f, "{}", describe_counts(counts)))?;
         if !fit.clusters.is_empty() {
-            writeln!(f, "{}", describe_clusters(&fit.clusters))?;
+            writeln!(f, "{}", describe_clusters(&fit.clusters, fit.row_name_column.as_deref()))?;
         }
         if !fit.importance.is_empty() {
             writeln!(f, "{}", bars("slope", &slopes(&fit.importance, &self.coded_columns())))?;

@@ -5,7 +5,7 @@ mod text;
 
 use crate::fit::{FitReport, ResourceReport};
 use crate::output::Column::{self, Integer, Number, Text};
-use ksolve::job::MetricSource;
+use ksolve::job::{MetricSource, RowShift};
 use ksolve::metric::RoundReport;
 use ksolve::tune::{
     ContenderReport, HeldOutScore, HistoryEntry, Score, SearchWork, SelectionResult, ShiftScore, SolverMeasure,
@@ -71,6 +71,9 @@ pub struct TuneReport {
     pub learned_rounds: Vec<RoundReport>,
     /// Folds of the cross-validation.
     pub folds: String,
+    /// Why the folds are not random, if they hold out rows like the test rows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason_for_folds: Option<String>,
     /// Correlation of consecutive targets, if it caused contiguous folds to replace random folds;
     /// otherwise `None`.
     #[serde(rename = "alike", skip_serializing_if = "Option::is_none")]
@@ -184,6 +187,9 @@ impl TuneReport {
             scale: search_result.scaling.to_string(),
             learned_rounds: search_result.learned_rounds,
             folds: search_result.folds.to_string(),
+            reason_for_folds: RowShift::of(&winner.requested_selection())
+                .filter(|shift| shift.is_matched_by(&search_result.folds))
+                .map(|shift| shift.to_string()),
             target_correlation: search_result.target_correlation,
             random_fold_score,
             shift_scores,

@@ -162,13 +162,14 @@ impl TuneReport {
     /// Describes the criteria (the folds, and the measure of the solvers), with reasons and
     /// alternatives.
     pub(super) fn criteria(&self) -> Vec<(&'static str, String)> {
-        let folds = match (self.target_correlation, self.folds.parse::<usize>()) {
-            (Some(correlation), _) => format!(
+        let folds = match (&self.reason_for_folds, self.target_correlation, self.folds.parse::<usize>()) {
+            (Some(reason), ..) => format!("{}, because {reason}", self.folds),
+            (None, Some(correlation), _) => format!(
                 "{} (contiguous folds), because consecutive rows have similar targets (correlation {correlation:.2})",
                 self.folds
             ),
-            (None, Ok(folds)) => format!("{folds} random folds"),
-            (None, Err(_)) => self.folds.clone(),
+            (None, None, Ok(folds)) => format!("{folds} random folds"),
+            (None, None, Err(_)) => self.folds.clone(),
         };
         let mut facts = vec![("folds", folds)];
         facts.extend(self.random_fold_score.as_ref().map(|score| {

@@ -4,7 +4,7 @@ use super::{
     ElementType, Fit, Run,
     fit::ParsedOptions,
     sparse_rows,
-    warnings::{improvement_warnings, random_folds_warning},
+    warnings::{improvement_warnings, random_folds_warning, reason_for_folds},
 };
 use crate::combination_report::Combination;
 use crate::fit_report::{FitReport, TrainScores, convention_of};
@@ -12,7 +12,7 @@ use crate::metric::combination::{self, combine};
 use crate::model::match_precision;
 use crate::predict::Predictor;
 use crate::request::{Forecast, Resources, Stage, TrainOptions};
-use crate::solver::parameter::INTERVAL;
+use crate::solver::parameter::{FOLDS, INTERVAL};
 use crate::train::{self, TrainedModel};
 use crate::{AnyModel, Error, Model, Result, Task, solver::Solver};
 use kapprox::{Kernel, Real};
@@ -292,8 +292,9 @@ fn train_model<T: Real>(
     let TrainedModel { mut model, mut report, needs_f64, training_folds } = trained;
 
     (report.solver, report.lambda_convention) = (fit.solver_family.name, convention_of(fit.solver_family.name));
-    let folds_warning =
-        random_folds_warning(&report, &fit.requested_selection(), solver.properties().supports_forward_folds);
+    let selection = fit.requested_selection();
+    report.reason_for_folds = reason_for_folds(&report, &selection);
+    let folds_warning = random_folds_warning(&report, &selection, fit.has_option(FOLDS.name));
     improvement_warnings(&report).into_iter().chain(folds_warning).for_each(|text| resources.stage_observer.warn(text));
     (model.metadata.solver, model.metadata.intercept) = (fit.solver_family.name.to_string(), settings.intercept());
     model.metadata.options = fit.canonical_options(train_options)?;

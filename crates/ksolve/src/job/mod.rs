@@ -15,6 +15,7 @@
 
 mod candidates;
 mod checkpoint;
+mod default_folds;
 mod files;
 mod fit;
 mod fitted;
@@ -35,9 +36,9 @@ pub use kfit::request::{
 #[doc(hidden)]
 pub use kmodel::model::ClusterProfile;
 pub use kmodel::model::MetricReport;
-#[doc(hidden)]
-pub use kmodel::run::TestSplit;
 pub use kmodel::run::{Checkpoint, Run, TEXT_COPIES};
+#[doc(hidden)]
+pub use kmodel::run::{RowShift, TestSplit};
 pub use kstore::CancelToken;
 #[doc(hidden)]
 pub use sparse_rows::{kernel_for, scaling_for, text_options_for};

@@ -41,8 +41,7 @@ impl Fit {
         if self.solver_family.reads(&NODES) {
             return self.graph_train_options(settings, rank, landmarks, selected);
         }
-        let lambda_count = if self.learns_lambda()? { 1 } else { settings.regularisations().len() };
-        let folds = self.folds(settings, properties, ranks.len() * lambda_count)?;
+        let folds = self.folds(settings, properties, ranks.len() * self.lambda_count(settings)?)?;
         let (kernel, second_kernel) = self.kernels(settings, selected)?;
         Ok(TrainOptions {
             task: self.solver_family.task(settings),
@@ -216,20 +215,48 @@ impl Fit {
         }
     }
 
-    /// Returns the requested folds; by default five if cross-validation has something to choose.
+    /// Returns true if cross-validation has something to choose, or if the solver needs validation
+    /// rows for another reason. `cell_count` is the number of cells of ranks and lambdas.
+    fn needs_folds(&self, settings: &Settings, properties: SolverProperties, cell_count: usize) -> bool {
+        self.has_choices(settings, cell_count)
+            || settings.levels(&INTERVAL).is_some()
+            || properties.always_needs_validation_rows
+    }
+
+    fn has_choices(&self, settings: &Settings, cell_count: usize) -> bool {
+        match self.solver_family.reads(&RANKS) {
+            true => cell_count > 1,
+            false => self.solver_family.needs_validation_rows(settings),
+        }
+    }
+
+    /// Returns true if the fit cross-validates and no folds are requested.
+    pub(super) fn uses_default_folds(&self) -> Result<bool> {
+        let parsed = self.parsed_options()?;
+        let (ParsedOptions { settings, .. }, properties) = (parsed, parsed.properties());
+        if !self.solver_family.reads(&FOLDS) || settings.folds(&FOLDS).is_some() {
+            return Ok(false);
+        }
+        let (_, ranks) = self.ranks(settings, self.rank.or(properties.default_rank))?;
+        Ok(self.needs_folds(settings, properties, ranks.len() * self.lambda_count(settings)?))
+    }
+
+    /// Returns the number of regularisation parameters that are compared.
+    fn lambda_count(&self, settings: &Settings) -> Result<usize> {
+        Ok(if self.learns_lambda()? { 1 } else { settings.regularisations().len() })
+    }
+
+    /// Returns the requested folds; by default five if the fit needs folds.
     fn folds(&self, settings: &Settings, properties: SolverProperties, cell_count: usize) -> Result<FoldSpec> {
-        let has_surface = self.solver_family.reads(&RANKS);
-        let has_choices = if has_surface { cell_count > 1 } else { self.solver_family.needs_validation_rows(settings) };
-        let has_intervals = settings.levels(&INTERVAL).is_some();
         match settings.folds(&FOLDS) {
-            Some(FoldSpec::None) if has_surface && has_choices => {
+            Some(FoldSpec::None) if self.solver_family.reads(&RANKS) && self.has_choices(settings, cell_count) => {
                 let why = format!(
                     "the {cell_count} cells of ranks and lambdas cannot be compared without folds; give one `lambda` and one `rank`, or folds"
                 );
                 Err(Error::option(FOLDS.name, "none", why))
             }
             Some(folds) => settings.folds_of_whole_groups(folds),
-            None if has_choices || has_intervals || properties.always_needs_validation_rows => {
+            None if self.needs_folds(settings, properties, cell_count) => {
                 settings.folds_of_whole_groups(FoldSpec::DEFAULT)
             }
             None => Ok(FoldSpec::None),

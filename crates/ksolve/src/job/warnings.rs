@@ -5,7 +5,8 @@ use crate::SurfaceCell;
 use crate::folds::FoldSpec;
 use crate::solver::parameter::{C, GAP, LAMBDA};
 use crate::solver::{self, EACH_PENALTY_SUFFIX};
-use kstore::{Part, Selection, TestSpec, display};
+use kmodel::run::RowShift;
+use kstore::{Selection, display};
 
 /// Explained fraction of the variance below which a model is hardly better than a constant.
 const MIN_USEFUL_EXPLAINED: f64 = 0.05;
@@ -38,32 +39,34 @@ pub(super) fn improvement_warnings(report: &FitReport) -> Vec<String> {
     warnings.into_iter().chain(edge_warnings).flatten().collect()
 }
 
+/// Returns the reason for the folds of a fit if they hold out rows like the test rows, or like the
+/// rows that are predicted from past values.
+pub(super) fn reason_for_folds(report: &FitReport, selection: &Selection) -> Option<String> {
+    let folds = FoldSpec::parse(&report.folds).ok()?;
+    RowShift::of(selection).filter(|shift| shift.is_matched_by(&folds)).map(|shift| shift.to_string())
+}
+
 /// Warns of random folds if the test rows are later rows or whole groups, or if features are past
 /// values: the choices then minimise an error that is smaller than the error on such rows.
 pub(super) fn random_folds_warning(
     report: &FitReport,
     selection: &Selection,
-    supports_forward_folds: bool,
+    has_requested_folds: bool,
 ) -> Option<String> {
-    let has_random_folds = matches!(FoldSpec::parse(&report.folds), Ok(FoldSpec::Random(_)));
-    let test_spec = selection.part.as_ref().filter(|_| has_random_folds).map(|part| match part {
-        Part::Training(test_rows) | Part::Test(test_rows) => &test_rows.spec,
-    });
-    let later = |column: Option<&String>| {
-        let order = column.map_or(String::new(), |column| format!(":{column}"));
-        let folds = if supports_forward_folds { format!("forward:5{order}") } else { "blocks:5".to_string() };
-        ("the test rows are later rows", folds)
-    };
-    let (why, folds) = match test_spec {
-        Some(TestSpec::Last { column, .. }) => later(column.as_ref()),
-        Some(TestSpec::Groups { column, .. }) => ("the test rows are whole groups", format!("groups:5:{column}")),
-        _ => {
-            let lags = selection.lags.as_ref().filter(|_| has_random_folds)?;
-            ("features are past values", later(lags.order.as_ref()).1)
+    let Ok(FoldSpec::Random(count)) = FoldSpec::parse(&report.folds) else { return None };
+    let shift = RowShift::of(selection)?;
+    let folds = shift.folds(count);
+    let remedy = match (folds.column().filter(|_| !has_requested_folds), shift) {
+        (None, _) => format!("use `folds` {folds}"),
+        (Some(column), RowShift::NewGroups(_)) => {
+            format!("column {column} has a single value in the training rows; lower the fraction of the test rows")
         }
+        (Some(column), _) => format!(
+            "column {column} has fractions or too many values to divide; sort the table by it, and use `folds` blocks:{count}"
+        ),
     };
     Some(format!(
-        "the folds are random, but {why}: the held-out error is too small, and choices that minimise it may be wrong; use `folds` {folds}"
+        "the folds are random, but {shift}: the held-out error is too small, and choices that minimise it may be wrong; {remedy}"
     ))
 }
 
@@ -216,31 +219,35 @@ mod tests {
     }
 
     #[test]
-    fn random_folds_are_reported_if_the_test_rows_are_not_random() {
-        let warning = |spec: &str, solver: &'static str, folds: &str| {
-            let report = FitReport { solver, folds: folds.to_string(), ..good() };
+    fn folds_unlike_the_test_rows_are_reported() {
+        let selection = |spec: &str, lags: Option<kstore::Lags>| {
             let rule = kstore::TestRule::Where(kstore::Condition::parse("day >= 3").unwrap());
-            let test_rows = kstore::TestRows { spec: TestSpec::parse(spec).unwrap(), seed: 0, rule };
-            let part = Some(Part::Training(std::sync::Arc::new(test_rows)));
-            random_folds_warning(&report, &Selection { part, ..Selection::default() }, solver == "ridge")
+            let test_rows = kstore::TestRows { spec: kstore::TestSpec::parse(spec).unwrap(), seed: 0, rule };
+            let part = Some(kstore::Part::Training(std::sync::Arc::new(test_rows)));
+            Selection { part, lags, ..Selection::default() }
         };
-        for (spec, solver, advice) in [
-            ("last:20%:day", "ridge", "`folds` forward:5:day"),
-            ("last:20%", "ridge", "`folds` forward:5"),
-            ("last:20%:day", "svm", "`folds` blocks:5"),
-            ("groups:20%:subject", "svm", "`folds` groups:5:subject"),
+        let report = |folds: &str| FitReport { folds: folds.to_string(), ..good() };
+        let lags = || Some(kstore::Lags { order: Some("hour".to_string()), ..kstore::Lags::default() });
+        for (spec, lags, advice) in [
+            ("last:20%:day", None, "`folds` blocks:4:day"),
+            ("last:20%", None, "`folds` blocks:4"),
+            ("groups:20%:subject", None, "`folds` groups:4:subject"),
+            ("20%", lags(), "`folds` blocks:4:hour"),
         ] {
-            let text = warning(spec, solver, "5").unwrap();
+            let selection = selection(spec, lags);
+            let text = random_folds_warning(&report("4"), &selection, true).unwrap();
             assert!(text.ends_with(advice), "{spec}: {text}");
+            assert_eq!(reason_for_folds(&report("4"), &selection), None, "{spec}");
+            let folds = advice.strip_prefix("`folds` ").unwrap();
+            assert_eq!(random_folds_warning(&report(folds), &selection, true), None, "{spec}");
+            let reason = reason_for_folds(&report(folds), &selection).unwrap();
+            assert!(text.contains(&reason), "{reason}: {text}");
         }
-        for (spec, folds) in [("20%", "5"), ("last:20%:day", "forward:5:day"), ("last:20%:day", "none")] {
-            assert_eq!(warning(spec, "ridge", folds), None, "{spec}, {folds}");
-        }
-        let report = FitReport { solver: "ridge", folds: "5".to_string(), ..good() };
-        let lags = kstore::Lags { order: Some("hour".to_string()), ..kstore::Lags::default() };
-        let text =
-            random_folds_warning(&report, &Selection { lags: Some(lags), ..Selection::default() }, true).unwrap();
-        assert!(text.contains("past values") && text.ends_with("forward:5:hour"), "{text}");
+        assert_eq!(random_folds_warning(&report("5"), &selection("20%", None), true), None);
+        assert_eq!(random_folds_warning(&report("none"), &selection("last:20%", None), true), None);
+        let text = random_folds_warning(&report("5"), &selection("last:20%:day", None), false).unwrap();
+        assert!(text.ends_with("sort the table by it, and use `folds` blocks:5"), "{text}");
+        assert_eq!(reason_for_folds(&report("blocks:5"), &selection("20%", None)), None);
     }
 
     #[test]

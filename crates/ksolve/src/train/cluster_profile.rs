@@ -296,6 +296,7 @@ impl ProfileState {
                 fraction: self.weights[cluster] / total_weight,
                 columns: distinctive_columns(shifts, columns, means, deviations),
                 typical_rows: self.nearest.rows_of(cluster),
+                typical_names: Vec::new(),
             }
         };
         let fractions: Vec<f64> = self.weights.iter().map(|weight| weight / total_weight).collect();

@@ -169,7 +169,7 @@ impl<T: Real> Trials<T> {
         let mut fold_sizes = vec![0; fold_count];
         fold_of_row.iter().for_each(|fold| fold_sizes[*fold] += 1);
         let test_fold = folds.test_fold(&fold_sizes).filter(|_| holds_out_test_rows);
-        let has_block_folds = matches!(folds, Folds::Blocks { .. });
+        let has_block_folds = folds.are_blocks();
         let fold_rule = folds.rule();
         Ok(Self {
             has_weights: shape.has_weights,

@@ -189,7 +189,8 @@ struct Look<'a>(Option<&'a Restless>);
 
 impl StageObserver for Restless {
     fn start_stage<'a>(&'a self, name: &str, _: Option<u64>) -> Box<dyn Observer + 'a> {
-        let iterates = ["newton", "held-out rows", "clusters", "sweep", "farthest row", "gradients"].contains(&name);
+        let iterates =
+            ["newton", "fits without a fold", "clusters", "sweep", "farthest row", "gradients"].contains(&name);
         Box::new(Look(iterates.then_some(self)))
     }
     fn warn(&self, text: String) {

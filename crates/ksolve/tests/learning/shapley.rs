@@ -152,6 +152,43 @@ fn reasons_name_the_columns_with_the_largest_contributions() {
     }
 }
 
+#[test]
+fn partial_dependence_shows_every_class() {
+    let n = 180;
+    let label = |i: usize| ["a", "b", "c"][usize::from(uniform(i, 0) > -0.3) + usize::from(uniform(i, 1) > 0.4)];
+    let numbers = |k: usize| -> ArrayRef { Arc::new((0..n).map(|i| uniform(i, k)).collect::<Float64Array>()) };
+    let labels: ArrayRef = Arc::new((0..n).map(|i| Some(label(i))).collect::<StringArray>());
+    let columns = vec![("x0", numbers(0)), ("x1", numbers(1)), ("label", labels)];
+    let table = Table::from_batches(vec![RecordBatch::try_from_iter(columns).unwrap()]).unwrap();
+    let fit = Fit::solver("logistic").unwrap().kernel("gaussian(sigma=1)".parse().unwrap()).rank(40);
+    let fit = fit.set("lambda", 1e-3).precision(ElementType::F64);
+    let predictor = Predictor::new(fit.fit_table(&table, &["label"], &Run::new()).unwrap().model).unwrap();
+    let selection = Selection { targets: vec!["label".to_string()], class_target: true, ..Selection::default() };
+    let selected = predictor.select(&table, selection).unwrap();
+    let effects = predictor.column_effects(&selected, &Run::new()).unwrap().unwrap();
+    let classes: Vec<String> = effects.classes.iter().map(ToString::to_string).collect();
+    assert_eq!(classes, ["a", "b", "c"]);
+    for column in &effects.columns {
+        for point in &column.dependence {
+            let mut means = [0.0; 3];
+            for i in 0..n {
+                let x = [uniform(i, 0), uniform(i, 1)];
+                let x = if column.column == "x0" { [point.value, x[1]] } else { [x[0], point.value] };
+                let mut scores = [0.0; 3];
+                predictor.predict(&x, &mut scores).unwrap();
+                let odds = scores.map(f64::exp);
+                let sum: f64 = odds.iter().sum();
+                means.iter_mut().zip(odds).for_each(|(mean, odds)| *mean += odds / sum / n as f64);
+            }
+            assert_eq!(point.predictions.len(), 3);
+            for (got, expected) in point.predictions.iter().zip(means) {
+                assert!((got.mean - expected).abs() < 1e-9, "{column:?} {expected}");
+                assert!(got.deciles.0 <= got.deciles.1);
+            }
+        }
+    }
+}
+
 /// Returns the targets of the first `n` rows of [`table`].
 fn targets(n: usize) -> Vec<f64> {
     let city = |i: usize| (uniform(i, 9).abs() * 2.999) as usize;
@@ -206,10 +243,10 @@ fn partial_dependence_is_the_mean_of_predictions_with_one_value() {
                 })
                 .collect();
             let mean = curve.iter().sum::<f64>() / n as f64;
-            assert!((point.mean - mean).abs() < 1e-9, "{name}: {point:?}, expected {mean}");
+            assert!((point.predictions[0].mean - mean).abs() < 1e-9, "{name}: {point:?}, expected {mean}");
             curve.sort_by(f64::total_cmp);
-            let below = curve.iter().filter(|value| **value < point.deciles.0 - 1e-9).count();
-            let above = curve.iter().filter(|value| **value > point.deciles.1 + 1e-9).count();
+            let below = curve.iter().filter(|value| **value < point.predictions[0].deciles.0 - 1e-9).count();
+            let above = curve.iter().filter(|value| **value > point.predictions[0].deciles.1 + 1e-9).count();
             assert!((16..=18).contains(&below) && (16..=18).contains(&above), "{name}: {below} {above}");
         }
         assert_eq!(column.dependence.len(), if name == "city" { 3 } else { 20 }, "{name}");

@@ -139,9 +139,24 @@ pub struct SelectedTable {
     pub(crate) filter: Option<(usize, BoundCondition)>,
     /// The rule of the selected part, unless the part is a range of rows.
     pub(crate) part: Option<BoundPart>,
+    /// The rule of the test rows if they are the selected rows.
+    pub(crate) test_rows: Option<Arc<TestRows>>,
     pub(crate) row_range: Range<u64>,
     pub(crate) missing: Missing,
     pub(crate) missing_target: MissingTarget,
+}
+
+impl Selection {
+    /// Returns true if the group column orders the rows, as the last rows or as lags do: folds are
+    /// then blocks of its values, and the column stays a feature by default.
+    fn is_ordered_by_group(&self) -> bool {
+        let order_of_test_rows = match self.part.as_ref().map(|part| &part.test_rows().spec) {
+            Some(TestSpec::Last { column, .. }) => column.as_ref(),
+            _ => None,
+        };
+        let order_of_lags = self.lags.as_ref().and_then(|lags| lags.order.as_ref());
+        self.group.is_some() && [order_of_test_rows, order_of_lags].contains(&self.group.as_ref())
+    }
 }
 
 impl Table {
@@ -189,7 +204,9 @@ impl Table {
         let group = selection.group.as_deref().map(|name| self.column_index(name)).transpose()?;
         group.map(|group| self.expect_labels(group)).transpose()?;
         let filter = selection.filter.as_ref().map(|condition| self.bind_condition(condition)).transpose()?;
-        let mut role_columns: Vec<usize> = targets.iter().copied().chain(weight).chain(class).chain(group).collect();
+        let group_role = group.filter(|_| !selection.is_ordered_by_group());
+        let mut role_columns: Vec<usize> =
+            targets.iter().copied().chain(weight).chain(class).chain(group_role).collect();
         role_columns.extend(filter.iter().map(|(column, _)| *column));
         if let Some(part) = &selection.part {
             role_columns.extend(self.part_role_column(part)?);
@@ -236,6 +253,10 @@ impl Table {
             kept_required,
             filter,
             part,
+            test_rows: match &selection.part {
+                Some(Part::Test(test_rows)) => Some(Arc::clone(test_rows)),
+                _ => None,
+            },
             row_range: rows,
             missing: selection.missing,
             missing_target: selection.missing_target.unwrap_or(match selection.missing {

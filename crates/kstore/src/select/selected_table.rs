@@ -1,6 +1,6 @@
 //! What a resolved selection says about its columns and rows.
 
-use super::SelectedTable;
+use super::{SelectedTable, TestRows};
 use crate::encoding::Encoding;
 use crate::missing::{Missing, MissingTarget};
 use crate::rows::TableShape;
@@ -35,6 +35,21 @@ impl SelectedTable {
     #[doc(hidden)]
     pub fn blank_columns(&self) -> Vec<String> {
         self.names(&self.blank_columns)
+    }
+
+    /// Returns the rule of the test rows if they are the selected rows.
+    #[doc(hidden)]
+    pub fn test_rows(&self) -> Option<&TestRows> {
+        self.test_rows.as_deref()
+    }
+
+    /// Returns a copy with another group column.
+    ///
+    /// # Errors
+    /// [`crate::Error::NoSuchColumn`] if the table lacks the column.
+    #[doc(hidden)]
+    pub fn with_group_column(&self, name: &str) -> crate::Result<Self> {
+        Ok(Self { group: Some(self.table.column_index(name)?), ..self.clone() })
     }
 
     /// Returns the names of the numeric targets.

@@ -342,7 +342,9 @@ class KernelEstimator(JobParameters, BaseEstimator):
             Test rows, which the fit does not read; ``test_scores_`` has the scores of the model on them. ``"20%"`` (or 0.2) are random rows,
             and for classes 20 % of each class; ``"20%:region"`` are 20 % of each value of a column; ``"last:15%"`` are the last rows;
             ``"last:15%:date"`` the rows with the largest values of a column; ``"groups:20%:subject"`` whole groups; and
-            ``"where fold == 9"`` the rows that satisfy a condition. It needs a target.
+            ``"where fold == 9"`` the rows that satisfy a condition. It needs a target. Without ``cv``, the folds hold out rows of the
+            same kind: blocks for ``"last:15%"``, groups for ``"groups:20%:subject"``. The standard errors of the scores are over these
+            groups, or over blocks of consecutive rows.
         memory : int or str, optional
             Memory budget of the process, which overrides the estimator's ``memory``.
         scratch : path, optional

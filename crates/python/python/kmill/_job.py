@@ -70,7 +70,7 @@ class JobParameters:
             _parameters.check(parameter.name, getattr(self, parameter.name), parameter.type)
         surveys: dict[bool, Any] = {}
         # targets, weights, groups, folds and the second view are not features
-        folds = re.compile(r"^(column|groups:\d+|forward:\d+(\+\d+)?):")
+        folds = re.compile(r"^(column|groups:\d+|blocks:\d+|forward:\d+(\+\d+)?):")
         column_options = [text for name, text in options.items() if name not in ("lambda", "ranks", "with")]
         column_options += [*filter(folds.match, [str(getattr(self, "cv", None))]), *filter(None, [getattr(self, "group", None)])]
         second_view = filter(None, options.get("with", "").split(","))

@@ -69,7 +69,7 @@ def tune(
         Maximum number of rows in the search.
     test : float or str, optional
         Test rows, which neither the search nor the fit reads, such as ``"20%"``, ``"last:15%"`` or, with columns by name, ``"last:15%:date"``
-        and ``"groups:20%:subject"``: as in ``fit_files``. ``test_scores_`` has the scores of the model on them.
+        and ``"groups:20%:subject"``: as in ``fit_files``, also for the folds. ``test_scores_`` has the scores of the model on them.
     **parameters
         Parameters of the estimator (``rank``, ``scale``, ``metric``, ``cv``, ``precision``, ``memory``, ``verbose``, ...), and for files
         also the arguments of ``fit_files``. ``metric="none"`` uses no metric; by default the search learns one.

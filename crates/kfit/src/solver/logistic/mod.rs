@@ -155,10 +155,10 @@ impl<T: Real> Solver<T> for Logistic {
             targets.loss_unit() * rows.loss.link(i, &mut f, &mut derivatives)
         };
         let held_out_scores = || {
-            let stage = data.resources.stage_observer.start_stage("held-out rows", None);
+            let progress = cross_validation::HeldOutFits::start(data, self.penalties.len(), score_count);
             let loss_without_fold = |fold| {
                 let rows = Rows { held_out_fold: Some((&features.row_folds, fold)), ..rows };
-                let loss = Loss::new(&features, rows, score_count, self.intercept, &*stage);
+                let loss = Loss::new(&features, rows, score_count, self.intercept, &progress);
                 let n = loss.total_weight;
                 Ok((loss, n))
             };
@@ -169,7 +169,7 @@ impl<T: Real> Solver<T> for Logistic {
                 self.max_steps,
                 score_count,
                 moments,
-                &*stage,
+                &progress,
                 self.stores_fold_functions,
                 loss_without_fold,
             )

@@ -107,10 +107,12 @@ pub const FOLDS: Parameter = Parameter {
     kind: ParameterKind::Folds,
     default: None,
     help: "Folds of cross-validation, such as 5; 5 makes random folds, blocks:6 contiguous \
-        blocks, column:NAME one fold per value, groups:5:NAME keeps all rows of a value in one of \
-        5 folds, forward:5 predicts each of 5 blocks from the rows before it (forward:5+1 leaves \
-        a gap of one block, forward:5:NAME orders the rows by a column; ridge and tune only), \
-        none turns it off [default: 5 if there is something to choose]",
+        blocks (blocks:6:NAME in the order of a column), column:NAME one fold per value, \
+        groups:5:NAME keeps all rows of a value in one of 5 folds, forward:5 predicts each of 5 \
+        blocks from the rows before it (forward:5+1 leaves a gap of one block, forward:5:NAME \
+        orders the rows by a column; ridge and tune only), none turns it off [default, if there \
+        is something to choose: 5; blocks or groups if the test rows are later rows or groups, or \
+        features are past values]",
 };
 
 /// The parameter `steps`: maximum number of iterations.

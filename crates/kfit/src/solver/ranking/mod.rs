@@ -135,14 +135,14 @@ impl Ranking {
         if data.folds.count() == 1 {
             return Ok((self.penalties[0], Vec::new(), 0));
         }
-        let stage = data.resources.stage_observer.start_stage("held-out rows", None);
+        let progress = cross_validation::HeldOutFits::start(data, self.penalties.len(), 1);
         let loss_without_fold = |fold| {
             let (groups, training_pair_count) = self.groups_and_pair_count(
                 features,
                 |row| features.row_folds[row] != fold,
                 |row| group_of(features, row),
             )?;
-            let loss = RankingLoss::new(features, Cow::Owned(groups), training_pair_count, self.pair_loss, &*stage);
+            let loss = RankingLoss::new(features, Cow::Owned(groups), training_pair_count, self.pair_loss, &progress);
             Ok((loss, training_pair_count))
         };
         let held_out_scores = cross_validation::scores_by_newton(
@@ -152,11 +152,11 @@ impl Ranking {
             self.max_steps,
             1,
             moments,
-            &*stage,
+            &progress,
             false,
             loss_without_fold,
         )?;
-        drop(stage);
+        drop(progress);
         // compare only rows of one fold: rows of different folds are scored by different functions
         let group_count = 1 + features.group_codes.iter().max().copied().unwrap_or(0);
         let group = |row: usize| u32::from(features.row_folds[row]) * group_count + group_of(features, row);

@@ -27,7 +27,7 @@ use super::{
 };
 use crate::features::{self, FitData, GatherOptions, StoredFeatures};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
-use crate::solver::cross_validation::{self, HeldOutScores, LinearFunction, SelectedPenalty};
+use crate::solver::cross_validation::{self, HeldOutFits, HeldOutScores, LinearFunction, SelectedPenalty};
 use crate::solver::parameter::{FOLDS, GAP, INTERVAL, PROBABILITIES, STEPS};
 use crate::solver::{
     ClassWeight, NamedValues, Regularisation, Settings, Solution, Solver, SolverProperties, reject_if,
@@ -157,9 +157,8 @@ impl Svm {
         let t = classifiers.len();
         let mut scores =
             HeldOutScores::new(features.n, t, self.penalties.len()).storing_functions(self.stores_fold_functions);
-        let (stage, mut workspace) =
-            (data.resources.stage_observer.start_stage("held-out rows", None), Workspace::new(features.p));
-        let context = SolveContext { observer: &*stage, journal: data.resources.journal };
+        let (progress, mut workspace) = (HeldOutFits::start(data, self.penalties.len(), t), Workspace::new(features.p));
+        let context = SolveContext { observer: &progress, journal: data.resources.journal };
         let svms_per_group = self.svms_per_group(features.n, features.p, t);
         // one sample serves all folds, and all SVMs that have the same rows
         let mut sample = None;
@@ -172,7 +171,7 @@ impl Svm {
             for (first_column, group) in (0..t).step_by(svms_per_group).zip(classifiers.chunks(svms_per_group)) {
                 let pair_features = match group {
                     [(class, Some(other))] => {
-                        Some(features.select_classes(|code| code == *class || code == *other, &*stage)?)
+                        Some(features.select_classes(|code| code == *class || code == *other, &progress)?)
                     }
                     _ => None,
                 };
@@ -206,7 +205,7 @@ impl Svm {
                 for (penalty_index, best_points) in path.iter().enumerate() {
                     let functions: Vec<LinearFunction<'_>> =
                         best_points.iter().map(|best| (&best.w[..], best.b)).collect();
-                    scores.score_fold(features, penalty_index, first_column, &functions, fold, &*stage)?;
+                    scores.score_fold(features, penalty_index, first_column, &functions, fold, &progress)?;
                 }
             }
         }

@@ -22,7 +22,7 @@ use super::target_scale::{mean_and_deviation, positive_or_one, robust_deviation}
 use super::{SolveContext, Workspace, group_size, max_idle_steps, solution_of, solve, solve_path, stages};
 use crate::features::{FitData, GatherOptions, StoredFeatures};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
-use crate::solver::cross_validation::{self, HeldOutScores, LinearFunction};
+use crate::solver::cross_validation::{self, HeldOutFits, HeldOutScores, LinearFunction};
 use crate::solver::{Regularisation, Solution, Solver, SolverProperties, reject_if};
 use crate::{Intercept, RegressionLoss, Result};
 use kapprox::Real;
@@ -215,9 +215,9 @@ impl Regression {
         let function_count = functions.len();
         let mut scores = HeldOutScores::new(features.n, function_count, self.penalties.len())
             .storing_functions(self.stores_fold_functions);
-        let (stage, mut workspace) =
-            (data.resources.stage_observer.start_stage("held-out rows", None), Workspace::new(features.p));
-        let context = SolveContext { observer: &*stage, journal: data.resources.journal };
+        let (progress, mut workspace) =
+            (HeldOutFits::start(data, self.penalties.len(), function_count), Workspace::new(features.p));
+        let context = SolveContext { observer: &progress, journal: data.resources.journal };
         let functions_per_group = group_size(features.n, features.p, function_count);
         // one sample for all folds
         let mut sample = None;
@@ -253,7 +253,7 @@ impl Regression {
                         .zip(group)
                         .map(|(best, function)| (&best.w[..], intercept((best.b, function))))
                         .collect();
-                    scores.score_fold(features, penalty_index, first_column, &linear_functions, fold, &*stage)?;
+                    scores.score_fold(features, penalty_index, first_column, &linear_functions, fold, &progress)?;
                 }
             }
         }

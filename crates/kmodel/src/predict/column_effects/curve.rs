@@ -1,7 +1,7 @@
 //! The partial dependence of a column.
 
 use super::sample::EffectSample;
-use super::{DependencePoint, FeatureRange, MAX_DEPENDENCE_ROWS, Outcome};
+use super::{DependencePoint, FeatureRange, MAX_DEPENDENCE_ROWS, Outcome, PredictionSpread};
 use crate::Result;
 use crate::predict::Predictor;
 use kstore::encoding::{ColumnEncoding, EncodedColumn};
@@ -38,14 +38,21 @@ pub(super) fn dependence(
     for ColumnValue { features: value_features, value, level } in column_values(predictor, sample, features.clone()) {
         x.chunks_exact_mut(d).for_each(|row| row[features.clone()].copy_from_slice(&value_features));
         predictor.predict(&x, &mut scores)?;
-        let shown = scores.chunks_exact(t).map(|scores| outcome.shown(scores, &mut probabilities));
-        let Some(mut shown) = shown.collect::<Option<Vec<f64>>>() else { return Ok(Vec::new()) };
-        let mean = shown.iter().sum::<f64>() / rows as f64;
-        shown.sort_by(f64::total_cmp);
-        let deciles = (quantile(&shown, DECILE), quantile(&shown, 1.0 - DECILE));
-        points.push(DependencePoint { value, level, mean, deciles });
+        let mut shown = vec![Vec::with_capacity(rows); outcome.shown_classes.len().max(1)];
+        let mut rows_of_scores = scores.chunks_exact(t);
+        if !rows_of_scores.all(|scores| outcome.push_shown(scores, &mut probabilities, &mut shown).is_some()) {
+            return Ok(Vec::new());
+        }
+        points.push(DependencePoint { value, level, predictions: shown.into_iter().map(spread).collect() });
     }
     Ok(points)
+}
+
+/// Returns the mean and the deciles of predictions.
+fn spread(mut predictions: Vec<f64>) -> PredictionSpread {
+    let mean = predictions.iter().sum::<f64>() / predictions.len() as f64;
+    predictions.sort_by(f64::total_cmp);
+    PredictionSpread { mean, deciles: (quantile(&predictions, DECILE), quantile(&predictions, 1.0 - DECILE)) }
 }
 
 /// Returns the values of a column for which predictions are made: quantiles of a number, or the

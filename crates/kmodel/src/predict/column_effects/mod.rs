@@ -32,6 +32,8 @@ const MAX_PREDICTIONS: usize = 200_000;
 const EXCHANGES: usize = 3;
 /// Number of columns with a partial dependence: the most important ones.
 const MAX_DEPENDENCE_COLUMNS: usize = 6;
+/// Maximum number of classes with a partial dependence: more lines cannot be told apart.
+const MAX_SHOWN_CLASSES: usize = 7;
 
 /// How the predictions of a model depend on each column, on a sample of rows.
 #[doc(hidden)]
@@ -43,8 +45,9 @@ pub struct ColumnEffects {
     pub loss_name: &'static str,
     /// Loss on the rows of the sample.
     pub loss: f64,
-    /// Class whose probability or score the partial dependence shows; `None` for numbers.
-    pub class: Option<Label>,
+    /// Classes whose probabilities or scores the partial dependence shows: the positive one of two,
+    /// or the most frequent ones, in the order of the model. Empty for numbers.
+    pub classes: Vec<Label>,
     /// The columns by descending importance.
     pub columns: Vec<ColumnEffect>,
 }
@@ -72,6 +75,14 @@ pub struct DependencePoint {
     pub value: f64,
     /// Level of a category; `None` for a number.
     pub level: Option<String>,
+    /// The predictions for each of [`ColumnEffects::classes`]; a single entry for numbers.
+    pub predictions: Vec<PredictionSpread>,
+}
+
+/// The predictions of the rows, as their mean and deciles.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PredictionSpread {
     /// Mean prediction of the rows.
     pub mean: f64,
     /// Lower and upper decile of the predictions over the rows.
@@ -85,41 +96,53 @@ struct Outcome<'a> {
     link: Option<&'a Link>,
     /// Output of the first target.
     output: usize,
-    class: Option<usize>,
+    /// Classes that the partial dependence shows; empty for numbers.
+    shown_classes: Vec<usize>,
 }
 
 impl Outcome<'_> {
     /// Returns the loss of a prediction: squared error, log-loss, or 1 for the wrong class.
     fn loss(&self, scores: &[f64], truth: f64) -> f64 {
-        match (self.class, self.link) {
-            (None, _) => (scores[self.output] - truth).powi(2),
-            (Some(_), Some(link)) => link.log_loss(scores, truth as usize),
-            (Some(_), None) => {
+        match (self.predicts_numbers(), self.link) {
+            (true, _) => (scores[self.output] - truth).powi(2),
+            (false, Some(link)) => link.log_loss(scores, truth as usize),
+            (false, None) => {
                 let decided = self.classes.as_ref().map(|classes| classes.decide(scores.iter().copied()));
                 if decided == Some(truth as usize) { 0.0 } else { 1.0 }
             }
         }
     }
 
-    /// Returns the number that the partial dependence shows; `None` for scores of pairs of classes.
-    fn shown(&self, scores: &[f64], probabilities: &mut Vec<f64>) -> Option<f64> {
-        match (self.class, self.link) {
-            (None, _) => scores.get(self.output).copied(),
-            (Some(class), Some(link)) => {
-                link.probabilities(scores, probabilities);
-                probabilities.get(class).copied()
-            }
-            (Some(class), None) if scores.len() == 1 => Some(crate::score::orient_score(scores[0], class)),
-            (Some(_), None) if self.predictor.metadata().one_vs_one => None,
-            (Some(class), None) => scores.get(class).copied(),
+    fn predicts_numbers(&self) -> bool {
+        self.shown_classes.is_empty()
+    }
+
+    /// Adds the numbers that the partial dependence shows, one per class, to the lists of the
+    /// classes. Returns `None` for scores of pairs of classes.
+    fn push_shown(&self, scores: &[f64], probabilities: &mut Vec<f64>, shown: &mut [Vec<f64>]) -> Option<()> {
+        if self.predicts_numbers() {
+            shown[0].push(*scores.get(self.output)?);
+            return Some(());
         }
+        if let Some(link) = self.link {
+            link.probabilities(scores, probabilities);
+        }
+        for (class, shown) in self.shown_classes.iter().zip(shown) {
+            shown.push(match self.link {
+                Some(_) => *probabilities.get(*class)?,
+                None if scores.len() == 1 => crate::score::orient_score(scores[0], *class),
+                None if self.predictor.metadata().one_vs_one => return None,
+                None => *scores.get(*class)?,
+            });
+        }
+        Some(())
     }
 
     /// Converts a mean loss, and its standard error, to the reported unit.
     fn in_units(&self, mean: f64, standard_error: f64) -> (f64, f64) {
-        match self.class {
-            None => (mean.sqrt(), if mean > 0.0 { standard_error / (2.0 * mean.sqrt()) } else { 0.0 }),
-            Some(_) => (mean, standard_error),
+        match self.predicts_numbers() {
+            true => (mean.sqrt(), if mean > 0.0 { standard_error / (2.0 * mean.sqrt()) } else { 0.0 }),
+            false => (mean, standard_error),
         }
     }
 }
@@ -154,7 +177,7 @@ impl Predictor {
             classes: self.decision_classes(),
             link: metadata.link.as_ref(),
             output: self.first_target_output(),
-            class: (metadata.task == Task::Classification).then(|| self.shown_class(&sample)),
+            shown_classes: self.shown_classes(&sample),
         };
         let recorder = run.stage_recorder();
         let stage = recorder.start_stage("column effects", None);
@@ -178,24 +201,33 @@ impl Predictor {
         drop(stage);
         Ok(Some(ColumnEffects {
             rows: sample.rows(),
-            loss_name: match (outcome.class, outcome.link) {
-                (None, _) => "rmse",
-                (Some(_), Some(_)) => "log-loss",
-                (Some(_), None) => "error rate",
+            loss_name: match (outcome.predicts_numbers(), outcome.link) {
+                (true, _) => "rmse",
+                (false, Some(_)) => "log-loss",
+                (false, None) => "error rate",
             },
             loss,
-            class: outcome.class.and_then(|class| metadata.classes.get(class).cloned()),
+            classes: outcome.shown_classes.iter().filter_map(|class| metadata.classes.get(*class).cloned()).collect(),
             columns: columns.into_iter().map(|(_, column)| column).collect(),
         }))
     }
 
-    /// Returns the class whose score is shown: the positive one of two, otherwise the most frequent
-    /// class of the sample.
-    fn shown_class(&self, sample: &EffectSample) -> usize {
+    /// Returns the classes whose scores are shown: the positive one of two, otherwise the most
+    /// frequent classes of the sample. Empty for a regression.
+    fn shown_classes(&self, sample: &EffectSample) -> Vec<usize> {
         let class_count = self.metadata().classes.len();
+        if self.metadata().task != Task::Classification {
+            return Vec::new();
+        }
+        if class_count == 2 {
+            return vec![self.rule.positive_class];
+        }
         let count = |class: usize| sample.truths.iter().filter(|truth| **truth == class as f64).count();
-        let is_more_frequent = |best: usize, class: usize| if count(class) > count(best) { class } else { best };
-        if class_count == 2 { self.rule.positive_class } else { (0..class_count).fold(0, is_more_frequent) }
+        let mut classes: Vec<usize> = (0..class_count).collect();
+        classes.sort_by_key(|class| std::cmp::Reverse(count(*class)));
+        classes.truncate(MAX_SHOWN_CLASSES);
+        classes.sort_unstable();
+        classes
     }
 }
 
