@@ -11,12 +11,16 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tempfile::NamedTempFile;
 
-static TRACKED_FILES: Mutex<TrackedFiles> =
-    Mutex::new(TrackedFiles { temporary_paths: BTreeSet::new(), committed_outputs: None, outputs_stopped: false });
+static TRACKED_FILES: Mutex<TrackedFiles> = Mutex::new(TrackedFiles {
+    temporary_paths: BTreeSet::new(),
+    committed_outputs: None,
+    outputs_stopped: false,
+    is_ending: false,
+});
 
 struct TrackedFiles {
     temporary_paths: BTreeSet<PathBuf>,
@@ -24,6 +28,9 @@ struct TrackedFiles {
     committed_outputs: Option<Vec<PathBuf>>,
     /// True after [`stop_outputs`].
     outputs_stopped: bool,
+    /// True after [`remove_temporaries`]: no further file is created, because nothing would remove
+    /// it.
+    is_ending: bool,
 }
 
 fn with_tracked_files<R>(change: impl FnOnce(&mut TrackedFiles) -> R) -> R {
@@ -31,7 +38,8 @@ fn with_tracked_files<R>(change: impl FnOnce(&mut TrackedFiles) -> R) -> R {
 }
 
 /// Removes every temporary file that is being written. The thread that ends the process after a
-/// signal calls this function; writers that continue afterwards fail when they commit.
+/// signal calls this function; writers that continue afterwards fail when they commit, and no further
+/// file is created.
 pub fn remove_temporaries() {
     // tries for about a second instead of blocking, because the interrupted thread may hold the
     // lock
@@ -41,7 +49,11 @@ pub fn remove_temporaries() {
             None
         })
     });
-    for path in files_guard.map(|mut files| std::mem::take(&mut files.temporary_paths)).unwrap_or_default() {
+    let take_paths = |mut files: MutexGuard<'_, TrackedFiles>| {
+        files.is_ending = true;
+        std::mem::take(&mut files.temporary_paths)
+    };
+    for path in files_guard.map(take_paths).unwrap_or_default() {
         // ignored: the file may just have been renamed or removed
         let _ = std::fs::remove_file(path);
     }
@@ -123,11 +135,13 @@ impl AtomicFile {
         // the file is created and registered under one lock, so that `remove_temporaries` misses no
         // file
         let file = with_tracked_files(|files| {
-            let file = temporary_builder().tempfile_in(folder)?;
+            if files.is_ending {
+                return Err(Error::Interrupted);
+            }
+            let file = temporary_builder().tempfile_in(folder).map_err(Error::io("create", path))?;
             files.temporary_paths.insert(file.path().to_path_buf());
             Ok(file)
-        });
-        let file = file.map_err(Error::io("create", path))?;
+        })?;
         let temporary_path = file.path().to_path_buf();
         inherit_ownership(&destination, file.as_file()).map_err(Error::io("create", path))?;
         let writer = Some(BufWriter::with_capacity(WRITE_BUFFER_BYTES, file));

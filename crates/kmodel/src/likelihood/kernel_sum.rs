@@ -102,7 +102,7 @@ impl fmt::Display for LikelihoodReport {
 /// and from the weights of the sum, in units of the variance of the targets. Every evaluation of F
 /// checks the observer's stop signal.
 ///
-/// *Cost*: some 50 evaluations of [`Sample::likelihood`] on a third of the rows for each start, and
+/// *Cost*: some 50 evaluations of `Sample::likelihood` on a third of the rows for each start, and
 /// some 70 on all rows of the sample. The result is bit-identical for any number of threads.
 pub fn learn(
     kernel: &Kernel,
@@ -117,7 +117,7 @@ pub fn learn(
         return Ok((kernel.clone(), None));
     };
     let mut sum = KernelSum::new(kernel, rows.x)?;
-    for stage in sum.stages(rows.len()) {
+    for stage in sum.stages(rows.row_count()) {
         sum.best = sum.learn_stage(&rows, stage, observer, workers)?;
     }
     sum.result().map(|(kernel, report)| (kernel, Some(report)))
@@ -223,7 +223,7 @@ impl KernelSum {
         observer: &dyn Observer,
         workers: &Workers,
     ) -> Result<Option<StageResult>> {
-        let n = stage.rows().min(rows.len());
+        let n = stage.rows().min(rows.row_count());
         let (y, weights) = rows.targets_and_weights(n);
         let inputs = self.gather_inputs(rows, n);
         let x = MatRef::from_row_major_slice(&inputs, n, rows.x.ncols() + self.scaled_inputs.ncols());

@@ -14,7 +14,7 @@ use faer::{Mat, MatRef};
 /// Checks that a sample has rows x (n x d) and targets y (n x t), all finite.
 ///
 /// # Errors
-/// [`Error::Dimension`], [`Error::TooFewRows`], or [`Error::NotFinite`].
+/// Other numbers of rows, no column, fewer than two rows, or [`Error::NotFinite`].
 pub fn check_sample(x: MatRef<'_, f64>, y: MatRef<'_, f64>) -> Result<()> {
     Error::check_dimension("rows of y", x.nrows(), y.nrows())?;
     Error::check_dimension("columns of x", x.ncols().max(1), x.ncols())?;

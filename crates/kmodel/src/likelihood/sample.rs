@@ -50,7 +50,8 @@ impl<'a> SampledRows<'a> {
         &self.order[..count]
     }
 
-    pub fn len(&self) -> usize {
+    /// Returns the number of rows of the sample.
+    pub fn row_count(&self) -> usize {
         self.order.len()
     }
 

@@ -181,7 +181,7 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
             let sum = KernelSum::new(&resolve_length_scale(kernel, sample, seed)?, x)?;
             let (expression, cost) = (kernel.to_string(), learning_cost(kernel));
             let mut candidate = Candidate { expression, cost, sum, aic: f64::INFINITY };
-            self.learn_stage(&mut candidate, rows, LikelihoodStage::first(rows.len()))?;
+            self.learn_stage(&mut candidate, rows, LikelihoodStage::first(rows.row_count()))?;
             unit_time = unit_time.max(self.log.last_duration.div_f64(learning_cost(kernel)));
             candidates.push(candidate);
         }
@@ -216,8 +216,8 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
         later_time: Duration,
         trial_count: usize,
     ) -> Result<bool> {
-        let (mut last_time, mut last_rows) = (self.log.last_duration, LikelihoodStage::first(rows.len()).rows());
-        for stage in LikelihoodStage::later(rows.len()) {
+        let (mut last_time, mut last_rows) = (self.log.last_duration, LikelihoodStage::first(rows.row_count()).rows());
+        for stage in LikelihoodStage::later(rows.row_count()) {
             let growth = (stage.rows() as f64 / last_rows as f64).powi(3);
             let stage_time = last_time.mul_f64(members.len() as f64 * growth);
             if !self.has_time_for(members.len() + trial_count, later_time + stage_time)? {
@@ -233,8 +233,8 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
     }
 }
 
-/// Returns the time to learn a kernel, or to fit with it, in units of the time for a kernel with one
-/// term. The factor of the kernel matrix takes about half of the latter, whatever the number of
+/// Returns the time to learn a kernel, or to fit with it, in units of the time for a kernel with
+/// one term. The factor of the kernel matrix takes about half of the latter, whatever the number of
 /// terms.
 fn learning_cost(kernel: &Kernel) -> f64 {
     0.5 * (1.0 + kernel.terms().len() as f64)

@@ -23,8 +23,8 @@ use kstore::key::{Purpose, Stream};
 /// Maximum number of contiguous folds on which the two fits are compared.
 const MAX_FOLDS: usize = 5;
 
-/// Maximum number of fits of a comparison: the winner with a map on the trial rows, two fits on each
-/// fold, and two on other rows.
+/// Maximum number of fits of a comparison: the winner with a map on the trial rows, two fits on
+/// each fold, and two on other rows.
 pub(super) const COMPARISON_STEPS: usize = 1 + 2 * (MAX_FOLDS + 1);
 
 /// Number of ranges of consecutive rows, if the rows are too many for a trial, and the fraction of

@@ -160,8 +160,8 @@ const LEAF_FACTOR_COST: f64 = 0.8;
 /// more than a smooth function does.
 const LEAF_KERNEL: &str = "exponential()";
 
-/// Time to learn this kernel for each feature, in the same unit. Measured: 3 s for 17 features, 10 s
-/// for 29.
+/// Time to learn this kernel for each feature, in the same unit. Measured: 3 s for 17 features,
+/// 10 s for 29.
 const LEARNING_COST: f64 = 3e9;
 
 /// Returns the largest leaves that are likely to finish in time and fit the memory, with their time

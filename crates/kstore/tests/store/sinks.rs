@@ -218,6 +218,8 @@ fn temporaries_are_removed_on_demand() {
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
         remove_temporaries();
         std::mem::forget(out);
+        // nothing would remove a file that is created now
+        assert!(sink::create(&path, &columns()).is_err());
         return;
     }
     let folder = folder();
