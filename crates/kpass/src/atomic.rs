@@ -38,8 +38,8 @@ fn with_tracked_files<R>(change: impl FnOnce(&mut TrackedFiles) -> R) -> R {
 }
 
 /// Removes every temporary file that is being written. The thread that ends the process after a
-/// signal calls this function; writers that continue afterwards fail when they commit, and no further
-/// file is created.
+/// signal calls this function; writers that continue afterwards fail when they commit, and no
+/// further file is created.
 pub fn remove_temporaries() {
     // tries for about a second instead of blocking, because the interrupted thread may hold the
     // lock

@@ -17,8 +17,8 @@ fn write_table(at: &Path, name: &str, rows: std::ops::Range<usize>) {
     std::fs::write(at.join(name), text).unwrap();
 }
 
-/// Persons in the order of the rows, each with a level, a trend of time, and a column that tells the
-/// level, as far as `told` says.
+/// Persons in the order of the rows, each with a level, a trend of time, and a column that tells
+/// the level, as far as `told` says.
 fn write_panel(at: &Path, told: f64) {
     let draw = |i: usize, k: u64| 2.0 * Stream::new(k, Purpose::Data, 1).uniform(i as u64) - 1.0;
     let line = |i: usize| {

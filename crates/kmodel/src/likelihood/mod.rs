@@ -1,10 +1,12 @@
 //! Learns the length scales of kernels by marginal likelihood: the likelihood of a Gaussian process
 //! whose kernel is a sum, and the search for its maximum on a sample of rows.
 
+mod consecutive_rows;
 mod dense_likelihood;
 mod kernel_sum;
 mod sample;
 
+pub use consecutive_rows::learn_from_consecutive_rows;
 pub use kernel_sum::{KernelSum, LikelihoodReport, StageResult, bytes, learn};
 pub use sample::{MIN_STAGED_ROWS, SampledRows, Stage};
 

@@ -194,7 +194,7 @@ impl ModelSelection<'_> {
         if is_requested && search.ensemble.is_some() {
             search.log.count_steps(1);
         }
-        // in a series, leaves with their own kernel may improve a fit with a map, but not an exact fit
+        // in a series, leaves with their own kernel may improve a fit with a map, but no exact fit
         let max_ratio = if search_result.target_correlation.is_some() { CLEAR_IMPROVEMENT_RATIO } else { 1.0 };
         let winner_stays = !is_requested
             && search.best.as_ref().is_none_or(|best| rival_error.is_some_and(|rival| best.error >= max_ratio * rival));

@@ -46,13 +46,11 @@ use crate::features::FitData;
 use crate::linalg::cholesky::{self, TriangularSystem};
 use crate::linalg::kernel_matrix::kernel_matrix;
 use crate::model::Leaves;
-use crate::prepare::map_builder::resolve_length_scale;
 use crate::request::{FitRequest, ProblemSize};
 use crate::solver::normal_equations::{head_at, system::RidgeSystem};
 use crate::solver::{NamedValues, check_stop, reject_if};
 use crate::{Error, FoldSpec, GramState, LinearHead, Result, RidgeGrid};
-use faer::{Accum, Mat, Par, linalg::matmul::matmul};
-use kapprox::landmark::RowSample;
+use faer::{Accum, Mat, MatRef, Par, linalg::matmul::matmul};
 use kapprox::{Kernel, KernelFunction, Real};
 use kmodel::likelihood;
 use kstore::key::{Purpose, Stream};
@@ -81,15 +79,6 @@ const MAX_FOLD_ERROR_RATIO: f64 = 1.02;
 /// table; rows at equal steps would have neither near nor distant pairs.
 const WINDOWS: usize = 20;
 const WINDOW_ROWS: usize = 25;
-
-/// A feature follows the order of the rows if it rises, or stays, from one row to the next in this
-/// fraction of the rows of every trial leaf, or falls, or stays.
-const ORDERED_FRACTION: f64 = 0.99;
-/// Initial length scale of such a feature, relative to the initial length scales of the others. The
-/// likelihood often has a minimum in which another feature, such as the season, tells the rows of a
-/// leaf apart; then the leaves would change the prediction of later rows with the same season. In
-/// the minimum from this start, they hardly do, and the error between the rows is about as small.
-const ORDERED_LENGTH: f64 = 0.01;
 
 /// Initial μ for a kernel of the leaves, whose values k(x, x) are 1.
 const INITIAL_MU_OF_LEAF_KERNEL: f64 = 1e-2;
@@ -322,74 +311,22 @@ fn undo_metric<T: Real>(leaves: &mut [Leaf<T>], data: &FitData<'_, T>) -> Result
 /// Learns the length scales of `kernel` from the residuals of the trial leaves, without validation
 /// rows.
 fn learn_kernel<T: Real>(kernel: &Kernel, leaves: &[Leaf<T>], data: &FitData<'_, T>) -> Result<Kernel> {
-    let (seed, workers) = (data.options.seed, data.resources.workers);
     let stage = data.resources.stage_observer.start_stage("kernel of the leaves", None);
     let random_rows = HeldOut::RandomRows(random_rows(data));
-    let (mut sample, mut leaf_sizes, mut residuals, mut t) = (RowSample::default(), Vec::new(), Vec::new(), 1);
+    let (mut x, mut residuals, mut leaf_sizes) = (Vec::new(), Vec::new(), Vec::new());
     for leaf in trial_leaves(leaves) {
-        (sample.d, t) = (leaf.x.len() / leaf.len().max(1), leaf.t);
+        let (d, t) = (leaf.x.len() / leaf.len().max(1), leaf.t);
         let is_training = |i: &usize| !HeldOut::Fold.contains(leaf, *i) && !random_rows.contains(leaf, *i);
         let training_rows: Vec<usize> = (0..leaf.len()).filter(is_training).collect();
-        for i in windows(training_rows.len()).flatten().map(|k| training_rows[k]) {
-            sample.x.extend_from_slice(&leaf.x[i * sample.d..(i + 1) * sample.d]);
-            sample.row_numbers.push(leaf.row_numbers[i]);
-            residuals.extend_from_slice(&leaf.residuals[i * t..(i + 1) * t]);
-        }
-        leaf_sizes.push(sample.len() - leaf_sizes.iter().sum::<usize>());
+        let rows: Vec<usize> = windows(training_rows.len()).flatten().map(|k| training_rows[k]).collect();
+        leaf_sizes.push(rows.len());
+        x.extend(rows.iter().flat_map(|i| &leaf.x[i * d..(i + 1) * d]).map(|v| v.to_f64()));
+        residuals.extend(rows.iter().flat_map(|i| &leaf.residuals[i * t..(i + 1) * t]).copied());
     }
-    // a metric may have made some features much smaller than others, and a search that starts with
-    // the same length scale for all features would not find the short length scales of the former
-    let mut scales = standardise(&mut sample);
-    let kernel = resolve_length_scale(kernel, &sample, seed)?;
-    let ordered: Vec<usize> = (0..sample.d).filter(|j| is_ordered(&sample, &leaf_sizes, *j)).collect();
-    for j in ordered {
-        scales[j] *= ORDERED_LENGTH;
-        sample.x.iter_mut().skip(j).step_by(sample.d).for_each(|v| *v = T::from_f64(v.to_f64() / ORDERED_LENGTH));
-    }
-    let x = Mat::from_fn(sample.len(), sample.d, |i, j| sample.x[i * sample.d + j].to_f64());
-    let residuals = Mat::from_fn(sample.len(), t, |i, j| residuals[i * t + j]);
-    let (kernel, _) = likelihood::learn(&kernel, x.as_ref(), residuals.as_ref(), &[], &*stage, workers)?;
-    let terms = kernel.terms().into_iter().map(|term| {
-        let lengths = term.column_lengths(sample.d).unwrap_or_default();
-        let lengths: Vec<f64> = lengths.iter().map(|(j, length)| length * scales[*j]).collect();
-        term.with_column_lengths(&lengths)
-    });
-    Ok(Kernel::weighted_sum(kernel.term_weights().into_iter().zip(terms)))
-}
-
-/// Returns true if feature j follows the order of the rows. `leaf_sizes` are the numbers of rows of
-/// each leaf.
-fn is_ordered<T: Real>(sample: &RowSample<T>, leaf_sizes: &[usize], j: usize) -> bool {
-    let value = |i: usize| sample.x[i * sample.d + j];
-    let (mut first_row, mut rises, mut falls, mut pairs) = (0, 0, 0, 0);
-    for size in leaf_sizes {
-        for i in first_row + 1..first_row + size {
-            rises += usize::from(value(i) > value(i - 1));
-            falls += usize::from(value(i) < value(i - 1));
-            pairs += 1;
-        }
-        first_row += size;
-    }
-    // a feature with few values has no order within a leaf
-    let opposite = rises.min(falls) as f64;
-    rises.max(falls) * 10 > pairs && opposite <= (1.0 - ORDERED_FRACTION) * pairs as f64
-}
-
-/// Divides each feature by its standard deviation, and returns the standard deviations; 1 for
-/// constant features.
-fn standardise<T: Real>(sample: &mut RowSample<T>) -> Vec<f64> {
-    let (n, d) = (sample.len().max(1) as f64, sample.d);
-    let standard_deviation = |j: usize| {
-        let values = || sample.x.iter().skip(j).step_by(d).map(|v| v.to_f64());
-        let mean = values().sum::<f64>() / n;
-        let deviation = (values().map(|v| (v - mean).powi(2)).sum::<f64>() / n).sqrt();
-        if deviation > f64::EPSILON.sqrt() * mean.abs() { deviation } else { 1.0 }
-    };
-    let deviations: Vec<f64> = (0..d).map(standard_deviation).collect();
-    for row in sample.x.chunks_exact_mut(d.max(1)) {
-        row.iter_mut().zip(&deviations).for_each(|(v, deviation)| *v = T::from_f64(v.to_f64() / deviation));
-    }
-    deviations
+    let n = leaf_sizes.iter().sum::<usize>();
+    let matrix = |values: &[f64]| MatRef::from_row_major_slice(values, n, values.len() / n.max(1)).to_owned();
+    let (x, residuals, workers) = (matrix(&x), matrix(&residuals), data.resources.workers);
+    likelihood::learn_from_consecutive_rows(kernel, x, &leaf_sizes, residuals.as_ref(), &*stage, workers)
 }
 
 /// Squared residuals of the training rows, summed leaf by leaf.
