@@ -909,6 +909,7 @@ class KernelRidge(_Kernel, _Regressor):
     interval: float | str | Sequence[float] | None
     importance: bool
     local: int | None
+    local_kernel: str | None
     alpha_: float
     surface_: dict[str, _Array]
     def predict(self, X: _Rows, return_std: bool = ...) -> Any: ...
@@ -932,6 +933,7 @@ class KernelRidge(_Kernel, _Regressor):
         interval: float | str | Sequence[float] | None = ...,
         importance: bool = ...,
         local: int | None = ...,
+        local_kernel: str | None = ...,
         kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
@@ -970,6 +972,7 @@ class KernelRidgeClassifier(_Kernel, _Classifier):
     loo: bool
     importance: bool
     local: int | None
+    local_kernel: str | None
     alpha_: float
     surface_: dict[str, _Array]
     def fit(self, X: _Rows, y: Any, sample_weight: Any = ...) -> Self: ...
@@ -990,6 +993,7 @@ class KernelRidgeClassifier(_Kernel, _Classifier):
         loo: bool = ...,
         importance: bool = ...,
         local: int | None = ...,
+        local_kernel: str | None = ...,
         kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
