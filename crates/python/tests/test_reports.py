@@ -24,7 +24,7 @@ def test_a_report_shows_the_page_of_the_command():
     page = html.unescape(model.report_._repr_html_())
     # summary, surface with a cell for each combination, certificate of each rank, metric, stages
     assert page.startswith("<iframe srcdoc=") and page.count('class="heat"') >= 4 and 'id="certificate"' in page
-    for text in ("ridge fit", "Surface", "importance", "Stages of the run", f"{model.lambda_:.3g}"[:3]):
+    for text in ("ridge fit", "Surface", "Metric", "Stages of the run", f"{model.lambda_:.3g}"[:3]):
         assert text in page, text
     assert '<pre class="command">' not in page
     assert model._repr_html_() == model.report_._repr_html_()

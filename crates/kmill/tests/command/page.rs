@@ -116,7 +116,7 @@ fn the_pages_of_fits_and_evaluations_show_what_they_have() {
     has("numbers.html", &["Importance of columns", "id=\"effect-5\"", "class=\"band c0\""]);
     // one list: the test rows measure the importance, so the slopes of the fit are left out
     assert!(!page("test.html").contains("<h2>Importance</h2>"));
-    has("test.html", &["Importance of columns", "Test rows: residuals", "Test rows: partial dependence"]);
+    has("test.html", &["Test rows: importance of columns", "Test rows: residuals", "Test rows: partial dependence"]);
     has("table.html", &["<h2>What stands out</h2>", "id=\"column-10\"", "<th scope=\"row\">x9</th>"]);
     has("labels.html", &["id=\"roc\"", "id=\"precision\"", "id=\"gains\"", "id=\"lift\"", "model, area "]);
     let (code, _, text) = super::run::kmill(at, "inspect r --report model.html");
