@@ -28,6 +28,7 @@ pub enum FoldSpec {
     Blocks(usize),
     /// Contiguous K-fold in the order of a column: the sorted values of the column are divided into
     /// this many blocks, about the same number of values each: `blocks:6:date`.
+    #[doc(hidden)]
     ColumnBlocks(usize, String),
     /// One fold per value of a column: `column:subject`.
     Column(String),
