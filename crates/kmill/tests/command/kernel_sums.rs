@@ -96,7 +96,7 @@ fn a_small_table_gets_the_mean_of_three_sums() {
     assert!(outer["standard_error"].as_f64() < found["test"]["standard_error"].as_f64(), "{found}");
     let told = outer["error"].as_f64().unwrap();
     assert!(mean < 2.0 * told && told < 2.0 * mean, "{told} {mean}");
-    let single = ok(at, &format!("{tune} s.safetensors --time 10min --members 1"));
+    let single = ok(at, &format!("{tune} s.safetensors --members 1 {repeat}"));
     assert!(!solver(&single).contains("mean of") && single["fit"]["members"].is_null(), "{single}");
     let card = ok(at, "inspect m.safetensors --json");
     assert_eq!(card["members"].as_array().unwrap().len(), 2, "{card}");
