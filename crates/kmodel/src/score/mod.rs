@@ -301,8 +301,8 @@ impl RegressionSums {
         RegressionErrors { mse, rmse, mae: mean_error(1), r2 }
     }
 
-    /// Returns the standard error of r2, whose influence is that of [`R2Moments`]; `first` is the
-    /// first column of the sums of the target.
+    /// Returns the standard error of r2, with the influence function of [`R2Moments`]. `first` is
+    /// the first column of the sums of the target.
     fn cluster_error_of_r2(&self, clusters: &ClusterSums, target_sums: &TargetSums, first: usize) -> Option<f64> {
         let ratio = 1.0 - target_sums.scores().r2?;
         let (weight, shifted) = (clusters.total(|sums| sums[0]), clusters.total(|sums| sums[first + 2]));

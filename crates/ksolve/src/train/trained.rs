@@ -169,15 +169,12 @@ impl<T: Real> ModelAssembly<'_, T> {
     }
 
     /// Returns the training range of each input. Predictions clip the inputs of new rows to these
-    /// ranges. The result is empty for novelty detectors, for unbounded or periodic kernels, and if
-    /// the leaves have their own kernel: a later time, clipped to the last time of the training
-    /// rows, would be near them.
+    /// ranges. The result is empty for novelty detectors and for unbounded or periodic kernels.
     fn ranges(&self) -> Vec<[f64; 2]> {
         let Self { options, prepared: PreparedFit { survey, built_map, .. }, solution, .. } = self;
         let clips_inputs = options.clips_inputs
             && solution.task.unwrap_or(options.task).has_target()
-            && built_map.kernel.is_constant_far_away()
-            && solution.leaf_kernel.is_none();
+            && built_map.kernel.is_constant_far_away();
         let clips_inputs = clips_inputs && self.selected.sparse_shape().is_none();
         // Three kinds of columns are not clipped. Target encodings of new rows may exceed the
         // out-of-fold encodings of training rows. Periodic inputs have no ends. Entries of a text
