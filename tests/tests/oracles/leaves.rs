@@ -282,13 +282,20 @@ fn leaves_with_their_own_kernel_predict_rows_between_and_leave_later_rows_alone(
         (0..head.intercept.len()).map(|j| head.intercept[j] + sum(j)).collect()
     };
     let all = LinearHead { weights: fitted.coefficients.clone(), intercept: fitted.intercept.clone() };
+    // the tree splits the inputs of the kernel, first along the time, whose length scale is short
+    let weights = &leaves.splits.weights;
+    assert!(15.0 * weights[(1, 0)].abs() > 10.0 * 2.0 * weights[(0, 0)].abs(), "{weights:?}");
+    let node_values = |x: &[f64]| -> Vec<f64> {
+        let value = |j: usize| leaves.splits.intercept[j] + weights[(0, j)] * x[0] + weights[(1, j)] * x[1];
+        (0..weights.ncols()).map(value).collect()
+    };
     let ends: Vec<usize> = leaves.row_counts.iter().scan(0, |end, count| (*end += count, Some(*end)).1).collect();
     let clip = |x: &Vec<f64>| -> Vec<f64> {
         x.iter().zip(&fitted.metadata.ranges).map(|(x, range)| x.clamp(range[0], range[1])).collect()
     };
     for (x, got) in between.0.iter().map(clip).zip(predicted(&own.model, &between.0)).take(50) {
         let x = &x[..];
-        let shares = shares(&leaves.half_widths, &head(&leaves.splits, x));
+        let shares = shares(&leaves.half_widths, &node_values(x));
         let of_leaf = |leaf: usize| {
             let rows = ends[leaf] - leaves.row_counts[leaf]..ends[leaf];
             rows.map(|i| leaves.coefficients[(i, 0)] * k(x, &leaves.points[2 * i..2 * i + 2])).sum::<f64>()

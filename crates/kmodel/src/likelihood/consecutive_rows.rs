@@ -17,8 +17,7 @@ const ORDERED_LENGTH: f64 = 0.01;
 
 /// Returns `kernel` with length scales, one for each feature, that maximise the marginal likelihood
 /// of the targets `y` (n x t) of rows `x` (n x d). The rows are ranges of consecutive rows of a
-/// table, and `part_sizes` are the numbers of rows of parts between which the order of the rows may
-/// start again. Every term of the kernel must have a length scale.
+/// table, in its order. Every term of the kernel must have a length scale.
 ///
 /// Before the search, each feature is divided by its standard deviation: a metric may have made
 /// some features much smaller than others, and a search that starts with the same length scale for
@@ -29,7 +28,6 @@ const ORDERED_LENGTH: f64 = 0.01;
 pub fn learn_from_consecutive_rows(
     kernel: &Kernel,
     mut x: Mat<f64>,
-    part_sizes: &[usize],
     y: MatRef<'_, f64>,
     observer: &dyn Observer,
     workers: &Workers,
@@ -37,7 +35,7 @@ pub fn learn_from_consecutive_rows(
     let mut scales: Vec<f64> = (0..x.ncols()).map(|j| standard_deviation(x.as_ref(), j)).collect();
     divide_columns(&mut x, &scales);
     let kernel = kernel.resolve_median(x.as_ref())?;
-    let orders = (0..x.ncols()).map(|j| if is_ordered(x.as_ref(), part_sizes, j) { ORDERED_LENGTH } else { 1.0 });
+    let orders = (0..x.ncols()).map(|j| if is_ordered(x.as_ref(), j) { ORDERED_LENGTH } else { 1.0 });
     let orders: Vec<f64> = orders.collect();
     divide_columns(&mut x, &orders);
     scales.iter_mut().zip(orders).for_each(|(scale, order)| *scale *= order);
@@ -64,16 +62,11 @@ fn divide_columns(x: &mut Mat<f64>, divisors: &[f64]) {
     }
 }
 
-/// Returns true if feature j follows the order of the rows in every part. A rank correlation is
-/// robust against rounding, which moves values that a full metric has mixed and its inverse has
-/// separated again.
-fn is_ordered(x: MatRef<'_, f64>, part_sizes: &[usize], j: usize) -> bool {
-    let mut first_row = 0;
-    part_sizes.iter().all(|size| {
-        let values: Vec<f64> = (first_row..first_row + size).map(|i| x[(i, j)]).collect();
-        first_row += size;
-        rank_correlation_with_order(&values).abs() >= MIN_RANK_CORRELATION
-    })
+/// Returns true if feature j follows the order of the rows. A rank correlation is robust against
+/// rounding, which moves values that a full metric has mixed and its inverse has separated again.
+fn is_ordered(x: MatRef<'_, f64>, j: usize) -> bool {
+    let values: Vec<f64> = x.col(j).iter().copied().collect();
+    rank_correlation_with_order(&values).abs() >= MIN_RANK_CORRELATION
 }
 
 /// Returns Spearman's correlation of some values with their positions; 0 if all values are equal.
@@ -105,14 +98,14 @@ mod tests {
     #[test]
     fn times_are_ordered_and_circles_and_constants_are_not() {
         let column = |value: &dyn Fn(usize) -> f64| Mat::from_fn(400, 1, |i, _| value(i));
-        let ordered = |x: &Mat<f64>| is_ordered(x.as_ref(), &[200, 200], 0);
-        // times start again in the second part, three rows have the same time, and some are rounded
-        assert!(ordered(&column(&|i| (i % 200 / 3) as f64)));
+        let ordered = |x: &Mat<f64>| is_ordered(x.as_ref(), 0);
+        // three rows have the same time, and some are rounded
+        assert!(ordered(&column(&|i| (i / 3) as f64)));
         assert!(ordered(&column(&|i| (i / 3) as f64 + 0.3 * (i % 2) as f64)));
         assert!(ordered(&column(&|i| -(i as f64))));
         assert!(!ordered(&column(&|i| (i as f64 / 20.0).sin())));
         assert!(!ordered(&column(&|_| 3.0)));
-        // the first part is in order, the second is not
+        // only the first half is in order
         assert!(!ordered(&column(&|i| if i < 200 { i as f64 } else { (i * 77 % 200) as f64 })));
         assert_eq!(rank_correlation_with_order(&[1.0, 2.0, 2.0, 3.0]), 4.5 / (4.5f64 * 5.0).sqrt());
     }

@@ -8,5 +8,6 @@ pub mod kernel_matrix;
 pub mod kernel_rows;
 pub mod kernel_tiles;
 pub mod lbfgs;
+pub mod packed;
 pub mod sparse_matrix;
 pub mod strips;

@@ -9,7 +9,8 @@
 //! tree has a function s_j(x) = a_jᵀb(x) + c_j and a half-width h_j. The node passes the fraction
 //! (1 + s_j/h_j)/2 of a row, clipped to [0, 1], to the second child 2j + 2 and the remaining
 //! fraction to the first child 2j + 1. The weight w_l is the product of the fractions on the path
-//! to leaf l. The weights of a row sum to 1, most rows are in one leaf, and f is continuous.
+//! to leaf l. The weights of a row sum to 1, most rows are in one leaf, and f is continuous. If the
+//! leaves have their own kernel, s_j(x) = a_jᵀx + c_j is a function of the inputs of this kernel.
 //!
 //! *Flops* per row: the flops of f₀; 2m per node for m basis functions; and the flops of the kernel
 //! values, with the rows of the leaves of positive weight. *Bytes*: the rows of all leaves.
@@ -28,7 +29,8 @@ use std::ops::{Deref, Range};
 /// The tree and its local models.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Leaves<T> {
-    /// Functions of the nodes on the basis of the model: m x (L − 1) weights, and L − 1 intercepts.
+    /// Functions of the nodes: m x (L − 1) weights on the basis of the model, or d x (L − 1)
+    /// weights on the inputs of the leaves' own kernel; and L − 1 intercepts.
     pub splits: LinearHead,
     /// Half-widths of the nodes, length L − 1.
     pub half_widths: Vec<f64>,
@@ -69,6 +71,17 @@ impl<T: Real> Leaves<T> {
     pub(super) fn bytes(&self) -> usize {
         let f64_count = self.splits.weights.nrows() * self.half_widths.len() + 2 * self.half_widths.len();
         size_of::<T>() * self.points.len() + 8 * (f64_count + self.coefficients.nrows() * self.coefficients.ncols())
+    }
+
+    /// Computes the values of the node functions at inputs `x` (b x d) of the leaves' own kernel,
+    /// b x (L − 1), row-major.
+    fn node_values(&self, x: MatRef<'_, T>) -> Vec<f64> {
+        let LinearHead { weights, intercept } = &self.splits;
+        let value = |i: usize, j: usize| {
+            let products = weights.col(j).iter().zip(x.row(i).iter()).map(|(weight, x)| weight * x.to_f64());
+            intercept[j] + products.sum::<f64>()
+        };
+        (0..x.nrows()).flat_map(|i| (0..intercept.len()).map(move |j| (i, j))).map(|(i, j)| value(i, j)).collect()
     }
 
     /// Calls `visitor(leaf, weight)` for every leaf that has a positive weight for a row.
@@ -148,8 +161,8 @@ impl<T: Real> Model<T> {
     }
 
     /// Adds the weighted scores of the leaves to `scores` (b x t). `x` contains the b rows, and
-    /// `node_values` the values of the L − 1 node functions (b x (L − 1), row-major). The sum of a
-    /// row does not depend on the other rows.
+    /// `node_values` the values of the L − 1 node functions (b x (L − 1), row-major), unless the
+    /// leaves have their own kernel. The sum of a row does not depend on the other rows.
     pub(crate) fn add_leaves(
         &self,
         functions: &BasisFunctions<T>,
@@ -160,6 +173,18 @@ impl<T: Real> Model<T> {
     ) {
         let Some(leaves) = &self.leaves else { return };
         let (node_count, t, d) = (leaves.half_widths.len(), scores.ncols(), x.ncols());
+        let mut leaf_inputs: Vec<T> = Vec::new();
+        let x = match &functions.leaf_inputs {
+            Some(inverse_metric) => {
+                let basis_inputs: Vec<T> = x.row_iter().flat_map(|row| row.iter().copied()).collect();
+                leaf_inputs.resize(basis_inputs.len(), T::default());
+                inverse_metric.apply(&basis_inputs, &mut leaf_inputs);
+                MatRef::from_row_major_slice(&leaf_inputs, x.nrows(), d)
+            }
+            None => x,
+        };
+        let own_node_values = self.metadata.leaf_kernel.is_some().then(|| leaves.node_values(x));
+        let node_values = own_node_values.as_deref().unwrap_or(node_values);
         let mut leaf_rows: Vec<LeafRows> =
             (0..=node_count).map(|leaf| LeafRows { leaf, ..LeafRows::default() }).collect();
         for i in 0..x.nrows() {
@@ -178,11 +203,7 @@ impl<T: Real> Model<T> {
                 StripBuffers::default,
                 |StripBuffers { basis_values: block, panel_f64: block_f64, sums, .. }: &mut StripBuffers<T>| {
                     for rows in weighted_rows.chunks(STRIP_ROWS) {
-                        let mut leaf_x: Vec<T> = rows.iter().flat_map(|(i, _)| x.row(*i).iter().copied()).collect();
-                        if let Some(leaf_inputs) = &functions.leaf_inputs {
-                            let basis_x = leaf_x.clone();
-                            leaf_inputs.apply(&basis_x, &mut leaf_x);
-                        }
+                        let leaf_x: Vec<T> = rows.iter().flat_map(|(i, _)| x.row(*i).iter().copied()).collect();
                         block.resize(STRIP_ROWS * range.len(), T::default());
                         let block = &mut block[..rows.len() * range.len()];
                         let k = MatMut::from_column_major_slice_mut(block, rows.len(), range.len());

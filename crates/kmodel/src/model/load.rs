@@ -175,7 +175,7 @@ impl<'a, R: Read + Seek> ModelReader<'a, R> {
             quadratic: self.read_quadratic(m, t)?,
             components: self.read_components(m)?,
             intervals: self.read_intervals(&metadata, t)?,
-            leaves: self.read_leaves(m, feature_count, t)?,
+            leaves: self.read_leaves(m, feature_count, t, metadata.leaf_kernel.is_some())?,
             metadata,
         })
     }
@@ -316,15 +316,24 @@ impl<'a, R: Read + Seek> ModelReader<'a, R> {
         intervals.map(|intervals| Some(Arc::new(intervals))).ok_or_else(invalid_error)
     }
 
-    fn read_leaves<T: Real>(&mut self, m: usize, d: usize, t: usize) -> Result<Option<Leaves<T>>> {
+    fn read_leaves<T: Real>(
+        &mut self,
+        m: usize,
+        d: usize,
+        t: usize,
+        has_own_kernel: bool,
+    ) -> Result<Option<Leaves<T>>> {
         if !self.has_tensor("leaves.counts") {
             return Ok(None);
         }
         let node_count = self.stored_shape("leaves.widths").iter().product::<usize>();
         let row_counts = self.read_sizes("leaves.counts", node_count + 1)?;
         let row_count = row_counts.iter().fold(0usize, |sum, count| sum.saturating_add(*count));
-        let (weights, intercept) =
-            (self.read_matrix("leaves.splits", m, node_count)?, self.read_numbers("leaves.constants", &[node_count])?);
+        let split_inputs = if has_own_kernel { d } else { m };
+        let (weights, intercept) = (
+            self.read_matrix("leaves.splits", split_inputs, node_count)?,
+            self.read_numbers("leaves.constants", &[node_count])?,
+        );
         let half_widths = self.read_numbers("leaves.widths", &[node_count])?;
         if !(node_count + 1).is_power_of_two() {
             return Err(self.damaged_error(format!("a tree of {node_count} nodes is not complete")));

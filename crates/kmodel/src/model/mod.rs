@@ -277,8 +277,8 @@ impl<T: Real> Model<T> {
         Outputs { mut scores, components, quadratic }: Outputs<'_>,
         workers: &Workers,
     ) {
-        let node_count =
-            self.leaves.as_ref().filter(|_| scores.ncols() > 0).map_or(0, |leaves| leaves.half_widths.len());
+        let leaves = self.leaves.as_ref().filter(|_| scores.ncols() > 0 && self.metadata.leaf_kernel.is_none());
+        let node_count = leaves.map_or(0, |leaves| leaves.half_widths.len());
         let mut node_values = vec![0.0; x.nrows() * node_count];
         let node_matrix = MatMut::from_row_major_slice_mut(&mut node_values, x.nrows(), node_count);
         let outputs = Outputs { scores: scores.rb_mut(), components, quadratic };

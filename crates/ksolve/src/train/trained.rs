@@ -84,7 +84,11 @@ impl<T: Real> ModelAssembly<'_, T> {
         let fold_head = solution.fold_functions.as_ref().map(FoldFunctions::joined);
         let components = solution.components.or(fold_head);
         let components = components.map(|head| LinearHead { weights: expand_weights(head.weights.as_ref()), ..head });
+        let has_own_kernel = solution.leaf_kernel.is_some();
         let leaves = solution.leaves.map(|leaves| {
+            if has_own_kernel {
+                return leaves;
+            }
             let splits = LinearHead { weights: expand_weights(leaves.splits.weights.as_ref()), ..leaves.splits };
             Leaves { splits, ..leaves }
         });

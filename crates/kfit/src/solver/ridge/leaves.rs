@@ -22,13 +22,14 @@
 //! only if they reduce the validation error of f₀ by at least 2 %.
 //!
 //! **A kernel of its own.** The leaves may have another kernel, `local_kernel`. Its length scales,
-//! one for each feature, maximise the marginal likelihood of the residuals of the trial leaves.
-//! They are short in the directions in which residuals of neighbouring rows differ. If rows of
-//! later times are far from all rows in such a direction, such as the time, the leaves add nothing
-//! to their prediction. Therefore a fifth of the rows, at random, chooses μ, and the leaves are
-//! used only if the error on these rows falls and the error on the held-out fold does not rise by
-//! more than 2 %. For contiguous folds, the first error is that between the rows of the table, and
-//! the second is that on new times.
+//! one for each feature, maximise the marginal likelihood of the residuals of f₀ at short ranges of
+//! consecutive rows. They are short in the directions in which residuals of neighbouring rows
+//! differ. The tree then splits the inputs of this kernel, divided by their length scales. If rows
+//! of later times are far from all rows in such a direction, such as the time, the leaves add
+//! nothing to their prediction. Therefore a fifth of the rows, at random, chooses μ, and the leaves
+//! are used only if the error on these rows falls and the error on the held-out fold does not rise
+//! by more than 2 %. For contiguous folds, the first error is that between the rows of the table,
+//! and the second is that on new times.
 //!
 //! After the fit, the residuals of the rows of leaf l are r_l − K_l α_l = μα_l. If a row belongs to
 //! several leaves, the residual of the model is the mean of its residuals in these leaves, weighted
@@ -41,7 +42,8 @@
 //! Ghahramani, "Local and global sparse Gaussian process approximations", AISTATS 2007; Beaglehole,
 //! Holzmüller, Radhakrishnan, Belkin, "xRFM", arXiv 2508.10053, on trees of kernel models.
 
-use super::tree::{Leaf, MAX_ROW_RATIO, Tree};
+use super::leaf_kernel::{self, LeafInputs};
+use super::tree::{self, Leaf, MAX_ROW_RATIO, Tree};
 use crate::features::FitData;
 use crate::linalg::cholesky::{self, TriangularSystem};
 use crate::linalg::kernel_matrix::kernel_matrix;
@@ -50,16 +52,19 @@ use crate::request::{FitRequest, ProblemSize};
 use crate::solver::normal_equations::{head_at, system::RidgeSystem};
 use crate::solver::{NamedValues, check_stop, reject_if};
 use crate::{Error, FoldSpec, GramState, LinearHead, Result, RidgeGrid};
-use faer::{Accum, Mat, MatRef, Par, linalg::matmul::matmul};
+use faer::{Accum, Mat, Par, linalg::matmul::matmul};
 use kapprox::{Kernel, KernelFunction, Real};
 use kmodel::likelihood;
 use kstore::key::{Purpose, Stream};
 use kstore::{MemoryPlan, Workers};
-use std::{collections::BTreeMap, ops::Range, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 /// Number of leaves, spread evenly over the tree, whose validation rows choose μ. Chosen: more
 /// leaves estimate the error better, but each costs a factorisation for every μ.
 const TRIAL_LEAVES: usize = 3;
+/// Number of leaves whose validation rows measure the errors at the chosen μ, if the leaves have
+/// their own kernel.
+const MEASURED_LEAVES: usize = 12;
 
 /// Factor between candidates of μ: √10.
 const MU_FACTOR: f64 = 3.162_277_660_168_379_5;
@@ -73,12 +78,6 @@ const MAX_ERROR_RATIO: f64 = 0.98;
 /// Leaves with a kernel of their own are discarded if the error on the held-out fold exceeds this
 /// multiple of the error of the features alone.
 const MAX_FOLD_ERROR_RATIO: f64 = 1.02;
-
-/// The kernel of the leaves is learned from this number of ranges of consecutive rows of a leaf,
-/// and from this number of rows of each range. Neighbours in a series are often neighbours in the
-/// table; rows at equal steps would have neither near nor distant pairs.
-const WINDOWS: usize = 20;
-const WINDOW_ROWS: usize = 25;
 
 /// Initial μ for a kernel of the leaves, whose values k(x, x) are 1.
 const INITIAL_MU_OF_LEAF_KERNEL: f64 = 1e-2;
@@ -124,9 +123,8 @@ pub(super) fn plan(plan: MemoryPlan, leaf_rows: usize, leaf_kernel: Option<&Kern
         8 * order * order + 8 * order * (size.d + 2 * size.t),
         "lower `local`",
     );
-    let sample_rows = TRIAL_LEAVES * order;
     let likelihood_bytes =
-        |kernel: &Kernel| likelihood::bytes(sample_rows.min(n), kernel, size.d, size.t, size.threads);
+        |kernel: &Kernel| likelihood::bytes(leaf_kernel::MAX_ROWS.min(n), kernel, size.d, size.t, size.threads);
     let bytes = leaf_kernel.map_or(0, likelihood_bytes);
     plan.term_if(bytes > 0, "marginal likelihood", bytes, "leave `local_kernel` out")
 }
@@ -193,28 +191,29 @@ pub(super) fn fit<T: Real>(
 ) -> Result<LeafFit<T>> {
     let depth = (data.n as f64 / leaf_rows.max(1) as f64).log2().ceil().max(0.0) as u32;
     let leaf_count = 1usize << depth;
-    let tree = Tree::grow(data, head, leaf_count)?;
-    let mut leaves = tree.assign_rows(data, head, reduced_fit, leaf_rows)?;
-    if leaf_kernel.is_some() {
-        undo_metric(&mut leaves, data)?;
-    }
-    let leaf_kernel = leaf_kernel.map(|kernel| learn_kernel(kernel, &leaves, data)).transpose()?;
-    let kernel = match &leaf_kernel {
-        Some(kernel) => kernel.build()?.typed::<f64>(),
-        None => data.kernel.build()?.typed::<f64>(),
+    let inputs = leaf_kernel.map(|_| LeafInputs::new(data)).transpose()?;
+    let (leaf_kernel, tree) = match leaf_kernel.zip(inputs.as_ref()) {
+        Some((kernel, inputs)) => {
+            let (kernel, tree) = leaf_kernel::learn(kernel, inputs, data, head, reduced_fit, leaf_count)?;
+            (Some(kernel), tree)
+        }
+        None => (None, Tree::grow(tree::sample_features(data, head.weights.nrows(), leaf_count)?, &[], leaf_count)?),
     };
+    let mut leaves = tree.assign_rows(data, head, reduced_fit, inputs.as_ref(), leaf_rows)?;
+    let kernel = leaf_kernel.as_ref().unwrap_or(data.kernel).build()?.typed::<f64>();
     let solver = LeafSolver { kernel, workers: data.resources.workers };
     let (initial_mu, held_out) = match leaf_kernel {
         Some(_) => (INITIAL_MU_OF_LEAF_KERNEL, HeldOut::RandomRows(random_rows(data))),
         None => (lambda * data.n as f64, HeldOut::Fold),
     };
-    let (mu, [feature_error, leaf_error]) = solver.search_mu(&leaves, initial_mu, held_out, data)?;
+    let (mu, [mut feature_error, mut leaf_error]) = solver.search_mu(&leaves, initial_mu, held_out, data)?;
     let mut figures = Vec::new();
     let mut fold_errors = [feature_error, leaf_error];
     if let HeldOut::RandomRows(_) = held_out {
+        [feature_error, leaf_error] = solver.mean_errors(&evenly_spaced(&leaves, MEASURED_LEAVES), mu, held_out);
         figures.push(NamedValues::single("mse of the features, random rows", feature_error));
         figures.push(NamedValues::single("mse with leaves, random rows", leaf_error));
-        fold_errors = solver.mean_errors(&trial_leaves(&leaves), mu, HeldOut::Fold);
+        fold_errors = solver.mean_errors(&leaves_of_fold(&leaves), mu, HeldOut::Fold);
     }
     figures.push(NamedValues::single("held-out mse of the features", fold_errors[0]));
     figures.push(NamedValues::single("held-out mse with leaves", fold_errors[1]));
@@ -248,7 +247,7 @@ pub(super) fn fit<T: Real>(
     figures.push(NamedValues::single("rows of the largest leaf", row_counts.iter().copied().max().unwrap_or(0) as f64));
     figures.push(NamedValues::single("lambda of the leaves", mu / data.n as f64));
     let points = leaves.iter_mut().flat_map(|leaf| std::mem::take(&mut leaf.x)).collect();
-    let splits = tree.splits(head.weights.nrows());
+    let splits = tree.splits(if leaf_kernel.is_some() { data.map.dims().0 } else { head.weights.nrows() });
     let leaves = Some(Leaves { splits, half_widths: tree.half_widths, row_counts, points, coefficients });
     Ok(LeafFit { leaves, leaf_kernel, figures, train_mse: residuals.mse(data.n as f64) })
 }
@@ -283,50 +282,29 @@ fn random_rows<T: Real>(data: &FitData<'_, T>) -> Stream {
     Stream::new(data.options.seed, Purpose::PartitionTree, 1)
 }
 
-/// Returns the leaves whose validation rows choose μ.
-fn trial_leaves<T>(leaves: &[Leaf<T>]) -> Vec<&Leaf<T>> {
-    let count = TRIAL_LEAVES.min(leaves.len());
+/// Returns true for validation rows of leaves that have their own kernel.
+pub(super) fn is_random_validation_row<T: Real>(data: &FitData<'_, T>, row: u64) -> bool {
+    random_rows(data).uniform(row) < VALIDATION_FRACTION
+}
+
+/// Returns at most `count` leaves, spread evenly over the tree.
+fn evenly_spaced<T>(leaves: &[Leaf<T>], count: usize) -> Vec<&Leaf<T>> {
+    let count = count.min(leaves.len());
     (0..count).map(|i| &leaves[(2 * i + 1) * leaves.len() / (2 * count)]).collect()
 }
 
-/// Returns ranges of consecutive rows, evenly spaced among `n` rows.
-fn windows(n: usize) -> impl Iterator<Item = Range<usize>> {
-    let count = WINDOWS.min(n / WINDOW_ROWS).max(1);
-    let rows = if n / WINDOW_ROWS < WINDOWS { n / count } else { WINDOW_ROWS };
-    (0..count).map(move |k| k * n / count..k * n / count + rows)
-}
-
-/// Transforms the rows of the leaves to the features before a metric that is a square matrix, so
-/// that their kernel has a length scale for each feature. See [`Leaves::points`].
-fn undo_metric<T: Real>(leaves: &mut [Leaf<T>], data: &FitData<'_, T>) -> Result<()> {
-    let Some(metric) = data.options.metric.provided() else { return Ok(()) };
-    let Some(inverse) = metric.pseudo_inverse()? else { return Ok(()) };
-    for leaf in leaves {
-        let x = leaf.x.clone();
-        inverse.apply(&x, &mut leaf.x);
-    }
-    Ok(())
-}
-
-/// Learns the length scales of `kernel` from the residuals of the trial leaves, without validation
-/// rows.
-fn learn_kernel<T: Real>(kernel: &Kernel, leaves: &[Leaf<T>], data: &FitData<'_, T>) -> Result<Kernel> {
-    let stage = data.resources.stage_observer.start_stage("kernel of the leaves", None);
-    let random_rows = HeldOut::RandomRows(random_rows(data));
-    let (mut x, mut residuals, mut leaf_sizes) = (Vec::new(), Vec::new(), Vec::new());
-    for leaf in trial_leaves(leaves) {
-        let (d, t) = (leaf.x.len() / leaf.len().max(1), leaf.t);
-        let is_training = |i: &usize| !HeldOut::Fold.contains(leaf, *i) && !random_rows.contains(leaf, *i);
-        let training_rows: Vec<usize> = (0..leaf.len()).filter(is_training).collect();
-        let rows: Vec<usize> = windows(training_rows.len()).flatten().map(|k| training_rows[k]).collect();
-        leaf_sizes.push(rows.len());
-        x.extend(rows.iter().flat_map(|i| &leaf.x[i * d..(i + 1) * d]).map(|v| v.to_f64()));
-        residuals.extend(rows.iter().flat_map(|i| &leaf.residuals[i * t..(i + 1) * t]).copied());
-    }
-    let n = leaf_sizes.iter().sum::<usize>();
-    let matrix = |values: &[f64]| MatRef::from_row_major_slice(values, n, values.len() / n.max(1)).to_owned();
-    let (x, residuals, workers) = (matrix(&x), matrix(&residuals), data.resources.workers);
-    likelihood::learn_from_consecutive_rows(kernel, x, &leaf_sizes, residuals.as_ref(), &*stage, workers)
+/// Returns the leaves with most pairs of a row of the held-out fold and a row of another fold: a
+/// tree that splits the times has few leaves with both, and only these show how the leaves predict
+/// the held-out times.
+fn leaves_of_fold<T: Real>(leaves: &[Leaf<T>]) -> Vec<&Leaf<T>> {
+    let pair_count = |leaf: &&Leaf<T>| {
+        let held_out_count = leaf.is_held_out.iter().filter(|is_held_out| **is_held_out).count();
+        held_out_count * (leaf.len() - held_out_count)
+    };
+    let mut leaves: Vec<&Leaf<T>> = leaves.iter().collect();
+    leaves.sort_by_key(|leaf| std::cmp::Reverse(pair_count(leaf)));
+    leaves.truncate(MEASURED_LEAVES);
+    leaves
 }
 
 /// Squared residuals of the training rows, summed leaf by leaf.
@@ -435,7 +413,7 @@ impl LeafSolver<'_> {
         held_out: HeldOut,
         data: &FitData<'_, T>,
     ) -> Result<(f64, [f64; 2])> {
-        let trial_leaves = trial_leaves(leaves);
+        let trial_leaves = evenly_spaced(leaves, TRIAL_LEAVES);
         let stage = data.resources.stage_observer.start_steps("lambda of the leaves", MAX_MU_STEPS as u64);
         let errors_at = |mu: f64| {
             let errors = self.mean_errors(&trial_leaves, mu, held_out);

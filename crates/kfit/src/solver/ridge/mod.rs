@@ -16,6 +16,7 @@ mod direct;
 mod exact;
 mod family;
 mod iterative;
+mod leaf_kernel;
 mod leaves;
 mod linear;
 mod loo;

@@ -2,6 +2,7 @@
 //! tree is grown from a sample of the rows. The same pass computes the residuals of the ridge
 //! regression on features.
 
+use super::leaf_kernel::LeafInputs;
 use super::leaves::ReducedFit;
 use crate::features::FitData;
 use crate::model::Leaves;
@@ -10,6 +11,7 @@ use faer::{Accum, Mat, MatMut, MatRef, Par, linalg::matmul::matmul};
 use kapprox::{Real, decompose::symmetric_eigen};
 use kstore::key::{Purpose, Stream};
 use kstore::{LabelCodes, Pass, RowBlock};
+use std::borrow::Cow;
 
 /// Fraction of a node's rows that belong to both children.
 const OVERLAP: f64 = 0.06;
@@ -22,7 +24,7 @@ const SAMPLE_ROWS_PER_LEAF: usize = 400;
 const LEADING_FEATURES: usize = 256;
 
 /// Calls `visitor` with every block of b rows, in order, and with its features (b x p).
-fn visit_features<T: Real>(
+pub(super) fn visit_features<T: Real>(
     data: &FitData<'_, T>,
     name: &str,
     mut visitor: impl FnMut(&RowBlock<'_, T>, MatRef<'_, T>) -> Result<()> + Send,
@@ -42,45 +44,72 @@ fn visit_features<T: Real>(
     Ok(())
 }
 
-/// A complete binary tree on the leading features. Node j sends a row with features φ to its left
-/// child if `directions[j]`ᵀφ + `intercepts[j]` < 0; within ± `widths[j]` of 0, a row belongs to
-/// both children.
+/// Returns true for rows of the sample from which a tree with `leaf_count` leaves is grown.
+pub(super) fn is_sampled<T: Real>(data: &FitData<'_, T>, leaf_count: usize, row: u64) -> bool {
+    let sample_size = MIN_TREE_SAMPLE_ROWS.max(SAMPLE_ROWS_PER_LEAF * leaf_count) as f64;
+    Stream::new(data.options.seed, Purpose::PartitionTree, 0).uniform(row) * data.n as f64 <= sample_size
+}
+
+/// Returns the leading features of the sample from which a tree with `leaf_count` leaves is grown.
+pub(super) fn sample_features<T: Real>(data: &FitData<'_, T>, r: usize, leaf_count: usize) -> Result<Vec<Vec<f64>>> {
+    let mut sample = Vec::new();
+    if leaf_count == 1 {
+        return Ok(sample);
+    }
+    let q = LEADING_FEATURES.min(r);
+    visit_features(data, "tree of the leaves", |block, phi| {
+        let rows = block.row_numbers.iter().enumerate().filter(|(_, row)| is_sampled(data, leaf_count, **row));
+        sample.extend(rows.map(|(i, _)| (0..q).map(|j| phi[(i, j)].to_f64()).collect()));
+        Ok(())
+    })?;
+    Ok(sample)
+}
+
+/// Computes the scores X W + c of some rows X (b x r), b x t.
+pub(super) fn scores(x: MatRef<'_, f64>, LinearHead { weights, intercept }: &LinearHead) -> Mat<f64> {
+    let mut scores = Mat::from_fn(x.nrows(), intercept.len(), |_, j| intercept[j]);
+    matmul(scores.as_mut(), Accum::Add, x, weights.as_ref(), 1.0, Par::Seq);
+    scores
+}
+
+/// Returns target j of row i of a block.
+pub(super) fn target<T: Real>(data: &FitData<'_, T>, block: &RowBlock<'_, T>, i: usize, j: usize) -> Result<f64> {
+    match data.targets {
+        Targets::Numeric { .. } => Ok(block.y[i * block.t + j]),
+        classes @ Targets::Classes(_) => classes.value(block, i, j),
+    }
+}
+
+/// A complete binary tree on q coordinates of the rows: the leading features, or the inputs of the
+/// leaves' own kernel. Node j sends a row z to its left child if `directions[j]`ᵀz +
+/// `intercepts[j]` < 0; within ± `half_widths[j]` of 0, a row belongs to both children.
+#[derive(Default)]
 pub(super) struct Tree {
-    /// Unit vectors on the leading features, one for each node, level by level.
+    /// Vectors of q numbers, one for each node, level by level.
     directions: Vec<Vec<f64>>,
     intercepts: Vec<f64>,
     pub(super) half_widths: Vec<f64>,
 }
 
 impl Tree {
-    pub(super) fn grow<T: Real>(data: &FitData<'_, T>, head: &LinearHead, leaf_count: usize) -> Result<Self> {
-        let q = LEADING_FEATURES.min(head.weights.nrows());
-        let mut tree = Self { directions: Vec::new(), intercepts: Vec::new(), half_widths: Vec::new() };
-        if leaf_count == 1 {
-            return Ok(tree);
+    /// Splits the rows of `sample`, q coordinates each, into `leaf_count` leaves. Each node splits
+    /// its rows along the leading principal component of the coordinates, divided by `scales`.
+    pub(super) fn grow(mut sample: Vec<Vec<f64>>, scales: &[f64], leaf_count: usize) -> Result<Self> {
+        let mut tree = Self::default();
+        for row in &mut sample {
+            row.iter_mut().zip(scales).for_each(|(z, scale)| *z /= scale);
         }
-        let sample_size = MIN_TREE_SAMPLE_ROWS.max(SAMPLE_ROWS_PER_LEAF * leaf_count) as f64;
-        let stream = Stream::new(data.options.seed, Purpose::PartitionTree, 0);
-        let mut sample: Vec<Vec<f64>> = Vec::new();
-        visit_features(data, "tree of the leaves", |block, phi| {
-            let sampled_rows = block
-                .row_numbers
-                .iter()
-                .enumerate()
-                .filter(|(_, row)| stream.uniform(**row) * data.n as f64 <= sample_size);
-            sample.extend(sampled_rows.map(|(i, _)| (0..q).map(|j| phi[(i, j)].to_f64()).collect::<Vec<f64>>()));
-            Ok(())
-        })?;
         let mut node_rows: Vec<Vec<usize>> = vec![(0..sample.len()).collect()];
         while tree.directions.len() < leaf_count - 1 {
             // nodes of a level, from first to last
             let mut next_level = Vec::with_capacity(2 * node_rows.len());
             for row_indices in node_rows {
-                let direction = leading_component(&sample, &row_indices, q)?;
+                let mut direction = leading_component(&sample, &row_indices)?;
                 let score = |i: usize| sample[i].iter().zip(&direction).map(|(v, a)| v * a).sum::<f64>();
                 let mut scores: Vec<(usize, f64)> = row_indices.into_iter().map(|i| (i, score(i))).collect();
                 scores.sort_by(|a, b| a.1.total_cmp(&b.1));
                 let (threshold, half_width) = median_split(&scores);
+                direction.iter_mut().zip(scales).for_each(|(a, scale)| *a /= scale);
                 tree.directions.push(direction);
                 tree.intercepts.push(-threshold);
                 tree.half_widths.push(half_width);
@@ -93,53 +122,50 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Returns the functions of the nodes, with weights for all r features.
-    pub(super) fn splits(&self, r: usize) -> LinearHead {
-        let weights = Mat::from_fn(r, self.directions.len(), |i, j| self.directions[j].get(i).copied().unwrap_or(0.0));
-        LinearHead { weights, intercept: self.intercepts.clone() }
+    /// Returns the functions of the nodes, with weights for `count` ≥ q coordinates.
+    pub(super) fn splits(&self, count: usize) -> LinearHead {
+        let weight = |i: usize, j: usize| self.directions[j].get(i).copied().unwrap_or(0.0);
+        LinearHead { weights: Mat::from_fn(count, self.directions.len(), weight), intercept: self.intercepts.clone() }
     }
 
     /// Collects the rows of every leaf, with their residuals under two fits of the features: `head`
-    /// and `reduced_fit`.
+    /// and `reduced_fit`. The coordinates of the tree are the inputs `leaf_inputs` of the leaves'
+    /// own kernel, or else the features.
     pub(super) fn assign_rows<T: Real>(
         &self,
         data: &FitData<'_, T>,
         head: &LinearHead,
         reduced_fit: &ReducedFit,
+        leaf_inputs: Option<&LeafInputs>,
         leaf_rows: usize,
     ) -> Result<Vec<Leaf<T>>> {
         let (t, r, node_count) = (data.targets.count(), head.weights.nrows(), self.half_widths.len());
         let mut leaves: Vec<Leaf<T>> = (0..=node_count).map(|_| Leaf { t, ..Leaf::default() }).collect();
-        let q = self.directions.first().map_or(0, Vec::len);
-        let directions = Mat::from_fn(q, node_count, |c, j| self.directions[j][c]);
+        let splits = self.splits(self.directions.first().map_or(0, Vec::len));
         visit_features(data, "rows of the leaves", |block, phi| {
-            let b = block.len();
-            let feature = |i: usize, j: usize| phi[(i, j)].to_f64();
-            let mut residuals = [vec![0.0; t], vec![0.0; t]];
-            let phi_f64 = Mat::from_fn(b, r, feature);
-            let fitted_values = [head, &reduced_fit.head].map(|head| {
-                let mut fitted = Mat::from_fn(b, t, |_, j| head.intercept[j]);
-                matmul(fitted.as_mut(), Accum::Add, phi_f64.as_ref(), head.weights.as_ref(), 1.0, Par::Seq);
-                fitted
-            });
-            let mut node_scores = Mat::zeros(b, node_count);
-            let leading_features = phi_f64.as_ref().subcols(0, directions.nrows());
-            matmul(node_scores.as_mut(), Accum::Replace, leading_features, directions.as_ref(), 1.0, Par::Seq);
+            let (b, d) = (block.len(), block.d);
+            let phi = Mat::from_fn(b, r, |i, j| phi[(i, j)].to_f64());
+            let fitted_values = [head, &reduced_fit.head].map(|head| scores(phi.as_ref(), head));
+            let x = leaf_inputs.map_or(Cow::Borrowed(block.x), |inputs| inputs.of(block));
+            let node_scores = match leaf_inputs {
+                Some(_) => {
+                    scores(Mat::from_fn(b, splits.weights.nrows(), |i, j| x[i * d + j].to_f64()).as_ref(), &splits)
+                }
+                None => scores(phi.as_ref().subcols(0, splits.weights.nrows()), &splits),
+            };
             for i in 0..b {
-                let row_scores: Vec<f64> = (0..node_count).map(|j| node_scores[(i, j)] + self.intercepts[j]).collect();
+                let mut residuals = [vec![0.0; t], vec![0.0; t]];
                 for j in 0..t {
-                    let y = match data.targets {
-                        Targets::Numeric { .. } => block.y[i * block.t + j],
-                        classes @ Targets::Classes(_) => classes.value(block, i, j)?,
-                    };
-                    for (head_residuals, fitted) in residuals.iter_mut().zip(&fitted_values) {
-                        head_residuals[j] = y - fitted[(i, j)];
+                    let y = target(data, block, i, j)?;
+                    for (residuals, fitted) in residuals.iter_mut().zip(&fitted_values) {
+                        residuals[j] = y - fitted[(i, j)];
                     }
                 }
                 let group_code = block.groups.as_ref().map_or(LabelCodes::UNKNOWN, |groups| groups.codes[i]);
                 let fold = data.folds.fold_of(block.row_numbers[i], group_code)?;
-                Leaves::<T>::for_each_leaf_weight(&self.half_widths, &row_scores, |leaf, weight| {
-                    leaves[leaf].x.extend_from_slice(&block.x[i * block.d..(i + 1) * block.d]);
+                let node_values: Vec<f64> = node_scores.row(i).iter().copied().collect();
+                Leaves::<T>::for_each_leaf_weight(&self.half_widths, &node_values, |leaf, weight| {
+                    leaves[leaf].x.extend_from_slice(&x[i * d..(i + 1) * d]);
                     leaves[leaf].residuals.extend_from_slice(&residuals[0]);
                     leaves[leaf].reduced_residuals.extend_from_slice(&residuals[1]);
                     leaves[leaf].weights.push(weight);
@@ -155,8 +181,8 @@ impl Tree {
 }
 
 /// Computes the leading principal component of some rows of the sample, q numbers.
-fn leading_component(sample: &[Vec<f64>], row_indices: &[usize], q: usize) -> Result<Vec<f64>> {
-    let n = row_indices.len().max(1) as f64;
+fn leading_component(sample: &[Vec<f64>], row_indices: &[usize]) -> Result<Vec<f64>> {
+    let (n, q) = (row_indices.len().max(1) as f64, sample.first().map_or(0, Vec::len));
     let mut mean = vec![0.0; q];
     row_indices.iter().for_each(|i| mean.iter_mut().zip(&sample[*i]).for_each(|(mean, v)| *mean += v / n));
     let centred = Mat::from_fn(row_indices.len(), q, |i, j| sample[row_indices[i]][j] - mean[j]);

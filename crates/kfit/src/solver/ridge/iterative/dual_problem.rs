@@ -30,9 +30,9 @@
 //! kernel ridge regression", arXiv 2304.12465, 2023 (RPCholesky preconditioning, section 2).
 
 use super::cg::{self, CgSolution, Norm, PositiveDefinite, StoppingRule};
-use super::packed::{INVERSE_COLUMNS, PackedLower};
 use super::{centring::Centring, low_rank::LowRankInverse};
 use crate::linalg::kernel_tiles::KernelTiles;
+use crate::linalg::packed::{INVERSE_COLUMNS, PackedLower};
 use crate::{Error, Result};
 use faer::{ColRef, Mat, MatMut, MatRef, prelude::*};
 use kapprox::{KernelFunction, Real};

@@ -20,7 +20,7 @@
 //! [`LowRankInverse::bytes`].
 
 use super::centring::Centring;
-use super::packed::{PackedLower, add_transposed_product, product};
+use crate::linalg::packed::{PackedLower, add_transposed_product, product};
 use crate::{Error, Result, linalg::dot_products::to_f64_matrix};
 use faer::{Mat, MatMut, MatRef, prelude::*};
 use kapprox::Real;

@@ -9,5 +9,4 @@ pub(crate) mod dual_problem;
 pub(crate) mod f64_rows;
 pub(crate) mod low_rank;
 pub(crate) mod nystrom;
-pub(crate) mod packed;
 pub(crate) mod sketch;

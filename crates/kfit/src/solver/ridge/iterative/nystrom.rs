@@ -30,8 +30,9 @@
 //! residual r and the preconditioner M. If M is near A, this is about the energy norm of the error,
 //! which bounds the error of the fitted values.
 
-use super::{blocks::KernelBlocks, centring::Centring, cg::PositiveDefinite, packed::PackedLower};
+use super::{blocks::KernelBlocks, centring::Centring, cg::PositiveDefinite};
 use crate::linalg::kernel_tiles::KernelTiles;
+use crate::linalg::packed::PackedLower;
 use crate::{Result, solver::mse_and_r2};
 use faer::{Mat, MatMut, MatRef, prelude::*};
 use kapprox::{KernelFunction, Real};

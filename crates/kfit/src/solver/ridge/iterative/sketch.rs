@@ -27,8 +27,9 @@
 //! 8m·m² for the Gram matrix, m³/3 for the factor.
 
 use super::blocks::{KernelBlocks, MIN_CALL_ROWS};
-use super::{nystrom::NystromProblem, packed::PackedLower};
+use super::nystrom::NystromProblem;
 use crate::linalg::kernel_rows::compute_kernel_rows;
+use crate::linalg::packed::PackedLower;
 use crate::{
     Error, Result,
     linalg::strips::{BufferPool, for_each_strip},

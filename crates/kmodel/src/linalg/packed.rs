@@ -21,7 +21,7 @@ use kstore::Workers;
 
 /// Number of columns of a panel. Products with this inner dimension run at the full rate, and a
 /// square block of this order (512 KiB) stays in the L2 cache.
-pub(crate) const PANEL_COLUMNS: usize = 256;
+pub const PANEL_COLUMNS: usize = 256;
 
 /// Number of rows of a panel that one thread updates at a time.
 const PANEL_STRIP_ROWS: usize = 512;
@@ -31,7 +31,7 @@ const SOLVE_ROWS: usize = 96;
 
 /// Number of columns of an inverse that one thread computes at a time. Must divide
 /// [`PANEL_COLUMNS`].
-pub(crate) const INVERSE_COLUMNS: usize = 64;
+pub const INVERSE_COLUMNS: usize = 64;
 
 /// Number of rows of a product Kᵀs that one thread computes at a time. K is a block of kernel
 /// values, or a panel.
@@ -39,23 +39,25 @@ const TRANSPOSED_PRODUCT_COLUMNS: usize = 32;
 
 /// The lower triangle of a symmetric matrix of order m, or its factor.
 #[derive(Clone, Debug)]
-pub(crate) struct PackedLower {
+pub struct PackedLower {
     order: usize,
     panels: Vec<Vec<f64>>,
 }
 
 impl PackedLower {
-    pub(crate) fn bytes(m: usize) -> usize {
+    /// Returns the bytes of a matrix of order m.
+    pub fn bytes(m: usize) -> usize {
         4 * m * (m + PANEL_COLUMNS)
     }
 
     /// Returns the additional bytes while `threads` threads factor the matrix.
-    pub(crate) fn scratch_bytes(threads: usize) -> usize {
+    pub fn scratch_bytes(threads: usize) -> usize {
         // the diagonal block and the buffers of the products
         8 * PANEL_COLUMNS * PANEL_COLUMNS + threads * (4 << 20)
     }
 
-    pub(crate) fn zeros(order: usize) -> Self {
+    /// Returns the zero matrix of this order.
+    pub fn zeros(order: usize) -> Self {
         let panel = |first_column: usize| vec![0.0; (order - first_column) * PANEL_COLUMNS.min(order - first_column)];
         Self { order, panels: (0..order).step_by(PANEL_COLUMNS).map(panel).collect() }
     }
@@ -88,11 +90,12 @@ impl PackedLower {
     /// Fills the matrix. `block(row, column, out)` must set `out` to the block of the matrix that
     /// begins at `(row, column)` and has the shape of `out`. Its entries above the diagonal are not
     /// used.
-    pub(crate) fn fill(&mut self, workers: &Workers, block: impl Fn(usize, usize, MatMut<'_, f64>) + Sync + Send) {
+    pub fn fill(&mut self, workers: &Workers, block: impl Fn(usize, usize, MatMut<'_, f64>) + Sync + Send) {
         workers.for_each(self.strips(), |(column, row, out)| block(row, column, out));
     }
 
-    pub(crate) fn add_diagonal(&mut self, value: f64) {
+    /// Adds a number to each diagonal entry.
+    pub fn add_diagonal(&mut self, value: f64) {
         let order = self.order;
         for (j, panel) in self.panels.iter_mut().enumerate() {
             let (height, width) = (order - j * PANEL_COLUMNS, PANEL_COLUMNS.min(order - j * PANEL_COLUMNS));
@@ -100,14 +103,15 @@ impl PackedLower {
         }
     }
 
-    pub(crate) fn largest_diagonal(&self) -> f64 {
+    /// Returns the largest diagonal entry; 0 if none is positive.
+    pub fn largest_diagonal(&self) -> f64 {
         let diagonal = |j: usize| (0..self.panel_columns(j)).map(move |c| self.panel(j)[(c, c)]);
         (0..self.panels.len()).flat_map(diagonal).fold(0.0, f64::max)
     }
 
     /// Adds `scale`·BᵀB for a matrix `b` of m columns, each of them contiguous. Takes m² flops per
     /// row of `b`.
-    pub(crate) fn add_gram(&mut self, b: MatRef<'_, f64>, scale: f64, workers: &Workers) {
+    pub fn add_gram(&mut self, b: MatRef<'_, f64>, scale: f64, workers: &Workers) {
         workers.for_each(self.strips(), |(column, row, out)| {
             let (left, right) = (b.subcols(row, out.nrows()), b.subcols(column, out.ncols()));
             matmul(out, Accum::Add, left.transpose(), right, scale, Par::Seq);
@@ -120,7 +124,7 @@ impl PackedLower {
     /// # Errors
     /// Returns the index of the column whose pivot is not positive. The matrix is then partly
     /// overwritten.
-    pub(crate) fn factor(&mut self, workers: &Workers) -> Result<(), usize> {
+    pub fn factor(&mut self, workers: &Workers) -> Result<(), usize> {
         for j in 0..self.panels.len() {
             let (first_column, width, order) = (j * PANEL_COLUMNS, self.panel_columns(j), self.order);
             let (factored_panels, remaining_panels) = self.panels.split_at_mut(j);
@@ -148,7 +152,7 @@ impl PackedLower {
     }
 
     /// Replaces x by L⁻¹x for a factor L, where x is m x t, column-major. Takes m²·t flops.
-    pub(crate) fn solve_lower(&self, x: MatMut<'_, f64>, workers: &Workers) {
+    pub fn solve_lower(&self, x: MatMut<'_, f64>, workers: &Workers) {
         self.solve_lower_from_panel(0, x, workers);
     }
 
@@ -169,7 +173,7 @@ impl PackedLower {
 
     /// Computes the diagonal of (L Lᵀ)⁻¹ for a factor L: the squared norms of the columns of L⁻¹.
     /// Takes m³/3 flops, and `8·m·`[`INVERSE_COLUMNS`] bytes for each thread.
-    pub(crate) fn inverse_diagonal(&self, workers: &Workers) -> Vec<f64> {
+    pub fn inverse_diagonal(&self, workers: &Workers) -> Vec<f64> {
         let mut diagonal = vec![0.0; self.order];
         for_each_strip(workers, &mut diagonal, INVERSE_COLUMNS, |block, out| {
             // a block lies within a panel
@@ -183,7 +187,7 @@ impl PackedLower {
     }
 
     /// Replaces x by L⁻ᵀx for a factor L.
-    pub(crate) fn solve_transposed(&self, mut x: MatMut<'_, f64>, workers: &Workers) {
+    pub fn solve_transposed(&self, mut x: MatMut<'_, f64>, workers: &Workers) {
         for j in (0..self.panels.len()).rev() {
             let (first_column, width, panel) = (j * PANEL_COLUMNS, self.panel_columns(j), self.panel(j));
             let (_, tail) = x.rb_mut().split_at_row_mut(first_column);
@@ -203,7 +207,7 @@ impl PackedLower {
     /// values between rows and landmarks, and L is the factor of the kernel matrix of the
     /// landmarks, the result contains Nyström features. Takes m² flops per row. Each thread
     /// computes strips of rows.
-    pub(crate) fn solve_rows(&self, b: MatMut<'_, f64>, workers: &Workers) {
+    pub fn solve_rows(&self, b: MatMut<'_, f64>, workers: &Workers) {
         workers.for_each(row_strips(b, SOLVE_ROWS), |(_, mut strip)| {
             for j in 0..self.panels.len() {
                 let (first_column, width, panel) = (j * PANEL_COLUMNS, self.panel_columns(j), self.panel(j));
@@ -220,7 +224,7 @@ impl PackedLower {
 
 /// Computes `out` (b x t) = K v for a block K (b x m) in `T` and v (m x t) in f64. Sums in f64.
 /// Each thread computes strips of rows of `out`.
-pub(crate) fn product<T: Real>(k: MatRef<'_, T>, v: MatRef<'_, f64>, out: MatMut<'_, f64>, workers: &Workers) {
+pub fn product<T: Real>(k: MatRef<'_, T>, v: MatRef<'_, f64>, out: MatMut<'_, f64>, workers: &Workers) {
     workers.for_each(row_strips(out, PANEL_STRIP_ROWS), |(row, mut out)| {
         out.fill(0.0);
         let k = k.subrows(row, out.nrows());
@@ -242,12 +246,7 @@ fn add_columns<T: Real>(k: MatRef<'_, T>, v: MatRef<'_, f64>, t: usize, sums: &m
 
 /// Adds Kᵀ s to `out` (m x t) for a block K (b x m) in `T` and s (b x t) in f64. Sums in f64. Each
 /// thread computes strips of rows of `out`, which are columns of K.
-pub(crate) fn add_transposed_product<T: Real>(
-    k: MatRef<'_, T>,
-    s: MatRef<'_, f64>,
-    out: MatMut<'_, f64>,
-    workers: &Workers,
-) {
+pub fn add_transposed_product<T: Real>(k: MatRef<'_, T>, s: MatRef<'_, f64>, out: MatMut<'_, f64>, workers: &Workers) {
     workers.for_each(row_strips(out, TRANSPOSED_PRODUCT_COLUMNS), |(column, mut out)| {
         kapprox::vectorised!({
             for t in 0..s.ncols() {
