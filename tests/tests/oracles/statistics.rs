@@ -458,6 +458,7 @@ fn herding_picks_the_rows_of_the_dense_kernel() {
         let kernel = Kernel::parse(spec).unwrap();
         let features = FitData {
             source: &points,
+            scaled_source: &points,
             kernel: &kernel,
             map: &map,
             second_feature_count: 0,

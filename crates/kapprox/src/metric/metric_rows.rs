@@ -20,6 +20,11 @@ impl<S> MetricRows<S> {
     pub fn new(source: S, metric: Option<Arc<Metric>>) -> Self {
         Self { source, metric }
     }
+
+    /// Returns the rows before the metric.
+    pub fn source(&self) -> &S {
+        &self.source
+    }
 }
 
 impl<T: Real, S: RowSource<T>> RowSource<T> for MetricRows<S> {

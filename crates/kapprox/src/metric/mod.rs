@@ -19,16 +19,11 @@ mod metric_rows;
 
 pub use metric_rows::MetricRows;
 
-use crate::decompose::thin_svd;
 use crate::{Error, Real, Result, vectorised};
-use faer::Mat;
 
 /// Number of rows that are multiplied by the matrix at once. The matrix is read from memory once
 /// for all of these rows.
 const ROWS_AT_ONCE: usize = 8;
-
-/// Smallest singular value of a pseudo-inverse, relative to the largest.
-const MIN_SINGULAR_VALUE: f64 = 1e-6;
 
 /// A linear map A of d inputs to r outputs: x ↦ A x.
 #[derive(Clone, Debug, PartialEq)]
@@ -105,26 +100,6 @@ impl Metric {
         let squared_norms: Vec<f64> = squared_norms.collect();
         let total: f64 = squared_norms.iter().sum();
         squared_norms.into_iter().map(|squared_norm| squared_norm / total).collect()
-    }
-
-    /// Returns the pseudo-inverse of a square matrix, without singular values below 1e-6 of the
-    /// largest one; `None` for a diagonal, and if r is not d. *Cost*: some 20 d³ flops.
-    ///
-    /// # Errors
-    /// The errors of [`thin_svd`].
-    #[doc(hidden)]
-    pub fn pseudo_inverse(&self) -> Result<Option<Self>> {
-        let d = self.input_count();
-        if self.is_diagonal() || self.output_count() != d {
-            return Ok(None);
-        }
-        let a = Mat::from_fn(d, d, |k, j| self.entries[j * d + k]);
-        let (u, singular_values, v) = thin_svd(a.as_ref())?;
-        let smallest = MIN_SINGULAR_VALUE * singular_values.iter().copied().fold(0.0, f64::max);
-        let kept: Vec<usize> = (0..d).filter(|i| singular_values[*i] > smallest).collect();
-        let entry = |j: usize, k: usize| kept.iter().map(|i| v[(j, *i)] * u[(k, *i)] / singular_values[*i]).sum();
-        let entries: Vec<f64> = (0..d * d).map(|index| entry(index / d, index % d)).collect();
-        Self::matrix(&entries, d).map(Some)
     }
 
     /// Computes `out` (n x r, row-major) = A x for each row of `x` (n x d, row-major).
@@ -224,23 +199,6 @@ mod tests {
         metric.apply(&x, &mut before);
         metric.rescaled(&scale).apply(&divided, &mut after);
         assert!(before.iter().zip(after).all(|(a, b)| (a - b).abs() < 1e-14));
-    }
-
-    #[test]
-    fn a_pseudo_inverse_gives_back_rows_of_its_range() {
-        let metric = Metric::matrix(&[2.0, 1.0, 0.0, 3.0], 2).unwrap();
-        let inverse = metric.pseudo_inverse().unwrap().unwrap();
-        let (x, mut y, mut back) = ([0.5f64, -1.5], [0.0; 2], [0.0f64; 2]);
-        metric.apply(&x, &mut y);
-        inverse.apply(&y, &mut back);
-        assert!(x.iter().zip(back).all(|(x, back)| (x - back).abs() < 1e-14), "{back:?}");
-        // the direction of a singular value 0 is lost: (1, 3) projects to 2 (1, 1)
-        let singular = Metric::matrix(&[1.0, 1.0, 1.0, 1.0], 2).unwrap();
-        singular.apply(&[1.0, 3.0], &mut y);
-        singular.pseudo_inverse().unwrap().unwrap().apply(&y, &mut back);
-        assert!(back.iter().all(|v| (v - 2.0).abs() < 1e-14), "{back:?}");
-        assert!(Metric::diagonal(vec![1.0, 2.0]).unwrap().pseudo_inverse().unwrap().is_none());
-        assert!(Metric::matrix(&[1.0, 2.0], 1).unwrap().pseudo_inverse().unwrap().is_none());
     }
 
     #[test]

@@ -36,6 +36,8 @@ pub enum SectionPoints<'a, T: Real> {
 pub struct FitData<'a, T: Real> {
     /// The source of the rows.
     pub source: &'a dyn RowSource<T>,
+    /// The scaled rows before the metric; the same as `source` if there is no metric.
+    pub scaled_source: &'a dyn RowSource<T>,
     /// The kernel, with every parameter resolved to a number.
     pub kernel: &'a Kernel,
     /// The feature map. If the solver combines kernel sections itself, the map has no features.

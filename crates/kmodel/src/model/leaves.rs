@@ -15,13 +15,13 @@
 //! *Flops* per row: the flops of f₀; 2m per node for m basis functions; and the flops of the kernel
 //! values, with the rows of the leaves of positive weight. *Bytes*: the rows of all leaves.
 
+use super::clipped_basis::ClippedBasis;
 use super::outputs::{StripBuffers, linear_scores};
 use super::{LinearHead, Model, STRIP_ROWS, needs_f64_for, predict::has_overflow};
 use crate::{Result, linalg::strips::BufferPool};
 use faer::{Mat, MatMut, MatRef};
 use kapprox::landmark::{LandmarkSet, NO_ROW};
 use kapprox::map::KernelSections;
-use kapprox::metric::Metric;
 use kapprox::{FeatureMap, Real};
 use kstore::Workers;
 use std::ops::{Deref, Range};
@@ -36,10 +36,9 @@ pub struct Leaves<T> {
     pub half_widths: Vec<f64>,
     /// Number of rows of each of the L leaves.
     pub row_counts: Vec<usize>,
-    /// Rows of all leaves, leaf by leaf, scaled and transformed by the metric. If the leaves have
-    /// their own kernel and the metric is a square matrix, they are then transformed by its
-    /// pseudo-inverse: the kernel has a length scale for each feature, not for each output of the
-    /// metric.
+    /// Rows of all leaves, leaf by leaf, scaled and transformed by the metric. The inputs of the
+    /// leaves' own kernel are the scaled rows before the metric, and new rows are not clipped for
+    /// it: far from the training rows the leaves add nothing.
     pub points: Vec<T>,
     /// Dual coefficients α of the rows in `points`, one row each, with t columns.
     pub coefficients: Mat<f64>,
@@ -109,8 +108,6 @@ impl<T: Real> Leaves<T> {
 pub struct BasisFunctions<T: Real> {
     basis: Box<dyn FeatureMap<T>>,
     leaves: Vec<Box<dyn FeatureMap<T>>>,
-    /// Map from the inputs of the basis to the inputs of the leaves, if they differ.
-    leaf_inputs: Option<Metric>,
 }
 
 impl<T: Real> BasisFunctions<T> {
@@ -141,9 +138,9 @@ struct LeafRows {
 impl<T: Real> Model<T> {
     pub(super) fn with_leaves(&self, basis: Box<dyn FeatureMap<T>>) -> Result<BasisFunctions<T>> {
         let Some(leaves) = &self.leaves else {
-            return Ok(BasisFunctions { basis, leaves: Vec::new(), leaf_inputs: None });
+            return Ok(BasisFunctions { basis, leaves: Vec::new() });
         };
-        let d = self.dims().1;
+        let d = self.row_length();
         let kernel = match &self.metadata.leaf_kernel {
             Some(kernel) => self.metadata.parse_kernel(kernel)?.build()?,
             None => self.any_kernel()?,
@@ -153,11 +150,13 @@ impl<T: Real> Model<T> {
             let landmarks = LandmarkSet { points, row_numbers: vec![NO_ROW; rows.len()], d, passes: 0, evaluations: 0 };
             Box::new(KernelSections::new(&kernel, landmarks))
         };
-        let leaf_inputs = match &self.metric {
-            Some(metric) if self.metadata.leaf_kernel.is_some() => metric.pseudo_inverse()?,
-            _ => None,
-        };
-        Ok(BasisFunctions { basis, leaves: leaves.ranges().map(leaf_functions).collect(), leaf_inputs })
+        let leaf_functions = leaves.ranges().map(leaf_functions).collect();
+        if self.metadata.leaf_kernel.is_none() {
+            return Ok(BasisFunctions { basis, leaves: leaf_functions });
+        }
+        let (ranges, metric, rounds_to_f32) = (self.scaled_ranges(), self.metric.clone(), self.rounds_to_f32());
+        let basis = ClippedBasis { basis, ranges, metric, rounds_to_f32, input_count: d };
+        Ok(BasisFunctions { basis: Box::new(basis), leaves: leaf_functions })
     }
 
     /// Adds the weighted scores of the leaves to `scores` (b x t). `x` contains the b rows, and
@@ -173,16 +172,6 @@ impl<T: Real> Model<T> {
     ) {
         let Some(leaves) = &self.leaves else { return };
         let (node_count, t, d) = (leaves.half_widths.len(), scores.ncols(), x.ncols());
-        let mut leaf_inputs: Vec<T> = Vec::new();
-        let x = match &functions.leaf_inputs {
-            Some(inverse_metric) => {
-                let basis_inputs: Vec<T> = x.row_iter().flat_map(|row| row.iter().copied()).collect();
-                leaf_inputs.resize(basis_inputs.len(), T::default());
-                inverse_metric.apply(&basis_inputs, &mut leaf_inputs);
-                MatRef::from_row_major_slice(&leaf_inputs, x.nrows(), d)
-            }
-            None => x,
-        };
         let own_node_values = self.metadata.leaf_kernel.is_some().then(|| leaves.node_values(x));
         let node_values = own_node_values.as_deref().unwrap_or(node_values);
         let mut leaf_rows: Vec<LeafRows> =

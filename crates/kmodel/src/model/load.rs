@@ -175,7 +175,10 @@ impl<'a, R: Read + Seek> ModelReader<'a, R> {
             quadratic: self.read_quadratic(m, t)?,
             components: self.read_components(m)?,
             intervals: self.read_intervals(&metadata, t)?,
-            leaves: self.read_leaves(m, feature_count, t, metadata.leaf_kernel.is_some())?,
+            leaves: match metadata.leaf_kernel {
+                Some(_) => self.read_leaves(d, d, t)?,
+                None => self.read_leaves(m, feature_count, t)?,
+            },
             metadata,
         })
     }
@@ -316,20 +319,13 @@ impl<'a, R: Read + Seek> ModelReader<'a, R> {
         intervals.map(|intervals| Some(Arc::new(intervals))).ok_or_else(invalid_error)
     }
 
-    fn read_leaves<T: Real>(
-        &mut self,
-        m: usize,
-        d: usize,
-        t: usize,
-        has_own_kernel: bool,
-    ) -> Result<Option<Leaves<T>>> {
+    fn read_leaves<T: Real>(&mut self, split_inputs: usize, d: usize, t: usize) -> Result<Option<Leaves<T>>> {
         if !self.has_tensor("leaves.counts") {
             return Ok(None);
         }
         let node_count = self.stored_shape("leaves.widths").iter().product::<usize>();
         let row_counts = self.read_sizes("leaves.counts", node_count + 1)?;
         let row_count = row_counts.iter().fold(0usize, |sum, count| sum.saturating_add(*count));
-        let split_inputs = if has_own_kernel { d } else { m };
         let (weights, intercept) = (
             self.read_matrix("leaves.splits", split_inputs, node_count)?,
             self.read_numbers("leaves.constants", &[node_count])?,

@@ -10,6 +10,7 @@
 
 mod basis;
 mod basis_transform;
+mod clipped_basis;
 mod cluster_profile;
 mod ensemble;
 mod file;
@@ -148,6 +149,22 @@ impl<T: Real> Model<T> {
     pub fn dims(&self) -> (usize, usize, usize) {
         let d = self.metric.as_ref().map_or(self.scaler.input_count(), |metric| metric.output_count());
         (self.coefficients.nrows(), d, self.intercept.len())
+    }
+
+    /// Returns the length of the rows of a prediction. The basis applies the metric and clips the
+    /// rows, if the leaves have their own kernel, and else the caller.
+    pub(crate) fn row_length(&self) -> usize {
+        if self.metadata.leaf_kernel.is_some() { self.scaler.input_count() } else { self.dims().1 }
+    }
+
+    /// Returns the scaled training range of each feature, rounded as in the fit, if rows are
+    /// clipped.
+    pub(crate) fn scaled_ranges(&self) -> Option<Vec<[T; 2]>> {
+        let round_value = |value| if self.rounds_to_f32() { crate::predict::round_to_f32(value) } else { value };
+        let scaled_range =
+            |(j, range): (usize, &[f64; 2])| range.map(|value| T::from_f64(round_value(self.scaler.apply(j, value))));
+        let ranges = &self.metadata.ranges;
+        (!ranges.is_empty()).then(|| ranges.iter().enumerate().map(scaled_range).collect())
     }
 
     /// Converts the model to a model that predicts in f64. A fit in f32 needs this if landmarks are

@@ -24,7 +24,7 @@ pub(super) struct PreparedModel<T: Real> {
 
 /// Rounds a value to f32, as in the fit, although the model predicts in f64. Categories that
 /// equalled a landmark's category in the fit must also equal it in predictions.
-fn round_to_f32(value: f64) -> f64 {
+pub(crate) fn round_to_f32(value: f64) -> f64 {
     f64::from((value as f32).clamp(f32::MIN, f32::MAX))
 }
 
@@ -48,6 +48,21 @@ fn clip<T: Real>(value: T, [min, max]: [T; 2]) -> T {
     }
 }
 
+/// Clips rows to ranges, if there are ranges. Before a row is clipped, calls `on_outside` with the
+/// row and the ranges.
+pub(crate) fn clip_rows<T: Real>(
+    rows: &mut [T],
+    ranges: Option<&[[T; 2]]>,
+    mut on_outside: impl FnMut(&[T], &[[T; 2]]),
+) {
+    let Some(ranges) = ranges else { return };
+    let is_outside = |row: &[T]| row.iter().zip(ranges).any(|(value, range)| clip(*value, *range) != *value);
+    for row in rows.chunks_exact_mut(ranges.len()).filter(|row| is_outside(row)) {
+        on_outside(row, ranges);
+        row.iter_mut().zip(ranges).for_each(|(value, range)| *value = clip(*value, *range));
+    }
+}
+
 /// Scaled rows, and the same rows after the metric.
 #[derive(Clone, Debug, Default)]
 pub(super) struct InputBuffers<T> {
@@ -65,15 +80,10 @@ pub(super) struct RowBuffers<T> {
 impl<T: Real> PreparedModel<T> {
     pub(super) fn new(model: Model<T>) -> Result<Self> {
         let functions = model.functions()?;
-        let (metadata, scaler) = (&model.metadata, &model.scaler);
+        let metadata = &model.metadata;
         let classes = (!metadata.classes.is_empty()).then(|| Classes::new(metadata.classes.clone())).transpose()?;
         let classes = if metadata.one_vs_one { classes.map(Classes::one_vs_one) } else { classes };
-        let round_value = |value| if model.rounds_to_f32() { round_to_f32(value) } else { value };
-        let scaled_range =
-            |(j, range): (usize, &[f64; 2])| range.map(|value| T::from_f64(round_value(scaler.apply(j, value))));
-        let ranges =
-            (!metadata.ranges.is_empty()).then(|| metadata.ranges.iter().enumerate().map(scaled_range).collect());
-        Ok(Self { basis_functions: functions, classes, ranges, model })
+        Ok(Self { basis_functions: functions, classes, ranges: model.scaled_ranges(), model })
     }
 
     /// Returns the plan term of the loaded model plus `extra_bytes` bytes. The basis functions
@@ -85,34 +95,39 @@ impl<T: Real> PreparedModel<T> {
 
     pub(super) fn scratch_bytes(&self) -> usize {
         let metric_inputs = self.model.metric.as_ref().map_or(0, |metric| metric.input_count());
-        PREDICT_TILE_ROWS * size_of::<T>() * (self.model.dims().1 + metric_inputs) + self.model.scratch_bytes(1)
+        PREDICT_TILE_ROWS * size_of::<T>() * (self.model.dims().1 + 2 * metric_inputs) + self.model.scratch_bytes(1)
     }
 
     pub(super) fn scratch(&self) -> RowBuffers<T> {
-        let (d, basis_inputs) = (self.model.scaler.input_count(), self.model.dims().1);
+        let (d, basis_inputs) = (self.model.scaler.input_count(), self.model.row_length());
         let inputs = InputBuffers { scaled_rows: Vec::with_capacity(d), after_metric: vec![T::ZERO; basis_inputs] };
         RowBuffers { inputs, predict_scratch: PredictScratch::new(&self.basis_functions) }
     }
 
     /// Returns the inputs of the basis for scaled rows `x`: transformed by the metric, if any, and
-    /// rounded as in the fit.
+    /// rounded as in the fit; or the rows themselves, if the basis applies the metric.
     pub(super) fn basis_rows<'b>(&self, x: &'b [T], after_metric: &'b mut Vec<T>) -> &'b [T] {
-        let Some(metric) = &self.model.metric else { return x };
+        let Some(metric) = self.model.metric.as_ref().filter(|_| !self.basis_clips()) else { return x };
         after_metric.resize(x.len() / metric.input_count() * metric.output_count(), T::ZERO);
         metric.apply(x, after_metric);
         self.round_as_in_fit(after_metric);
         after_metric
     }
 
-    /// Rounds scaled rows as in the fit, and clips them to the ranges of the model. Before a row is
-    /// clipped, calls `on_outside` with the row and the ranges.
-    pub(super) fn round_and_clip(&self, rows: &mut [T], mut on_outside: impl FnMut(&[T], &[[T; 2]])) {
+    /// Returns true if the basis clips the rows and applies the metric, because leaves with their
+    /// own kernel see the rows before both.
+    fn basis_clips(&self) -> bool {
+        self.model.metadata.leaf_kernel.is_some()
+    }
+
+    /// Rounds scaled rows as in the fit, and clips them to the ranges of the model, unless the basis
+    /// does. Before a row is clipped, calls `on_outside` with the row and the ranges.
+    pub(super) fn round_and_clip(&self, rows: &mut [T], on_outside: impl FnMut(&[T], &[[T; 2]])) {
         self.round_as_in_fit(rows);
-        let Some(ranges) = &self.ranges else { return };
-        let is_outside = |row: &[T]| row.iter().zip(ranges).any(|(value, range)| clip(*value, *range) != *value);
-        for row in rows.chunks_exact_mut(ranges.len()).filter(|row| is_outside(row)) {
-            on_outside(row, ranges);
-            row.iter_mut().zip(ranges).for_each(|(value, range)| *value = clip(*value, *range));
+        if self.basis_clips() {
+            clip_rows(&mut rows.to_vec(), self.ranges.as_deref(), on_outside);
+        } else {
+            clip_rows(rows, self.ranges.as_deref(), on_outside);
         }
     }
 
@@ -166,8 +181,11 @@ impl<T: Real> PreparedModel<T> {
         let (d, t) = (self.model.scaler.input_count().max(1), self.model.dims().2.max(1));
         let mut after_metric = Vec::new();
         for (x, out) in x.chunks(PREDICT_TILE_ROWS * d).zip(out.chunks_mut(PREDICT_TILE_ROWS * t)) {
-            let inputs =
-                MatRef::from_row_major_slice(self.basis_rows(x, &mut after_metric), x.len() / d, self.model.dims().1);
+            let inputs = MatRef::from_row_major_slice(
+                self.basis_rows(x, &mut after_metric),
+                x.len() / d,
+                self.model.row_length(),
+            );
             let scores = MatMut::from_row_major_slice_mut(out, x.len() / d, t);
             self.model.predict(&self.basis_functions, inputs, scores, &Workers::sequential())?;
             if let Some(index) = out.iter().position(|value| !value.is_finite()) {
@@ -199,7 +217,7 @@ impl<T: Real> PreparedModel<T> {
         InputBuffers { scaled_rows: scaled, after_metric }: &mut InputBuffers<T>,
         mut visitor: impl FnMut(MatRef<'_, T>, usize) -> Result<()>,
     ) -> Result<()> {
-        let (d, basis_inputs) = (self.model.scaler.input_count(), self.model.dims().1);
+        let (d, basis_inputs) = (self.model.scaler.input_count(), self.model.row_length());
         for (i, x) in x.chunks(tile_rows * d.max(1)).enumerate() {
             self.scale_rows(x, i * tile_rows, scaled)?;
             visitor(

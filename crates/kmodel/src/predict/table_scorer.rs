@@ -333,7 +333,7 @@ impl<T: Real> Reduction<T> for TableScorer<'_, T> {
         workers: &Workers,
     ) -> Result<()> {
         let PreparedModel { model, basis_functions: functions, ranges, .. } = self.prepared;
-        let (b, (_, d, t)) = (block.len(), model.dims());
+        let (b, d, (_, _, t)) = (block.len(), model.row_length(), model.dims());
         let mut x = block.x;
         let old_len = state.is_incomplete.len();
         if self.keeps_incomplete() {

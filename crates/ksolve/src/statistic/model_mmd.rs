@@ -133,6 +133,7 @@ pub fn compare_with_model(
     tier.warning(&size).into_iter().for_each(|text| resources.stage_observer.warn(text));
     let data = FitData {
         source: &source,
+        scaled_source: &source,
         kernel: &kernel,
         map: &*map,
         second_feature_count: 0,

@@ -192,6 +192,7 @@ pub fn measure<T: Real>(
     };
     let fit_data = FitData {
         source,
+        scaled_source: source,
         kernel: &kernels[0],
         map: &*map,
         second_feature_count,

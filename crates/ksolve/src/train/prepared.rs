@@ -63,6 +63,11 @@ impl<T: Real> PreparedFit<T> {
     ) -> FitData<'p, T> {
         FitData {
             source: self.source(),
+            scaled_source: if self.options.metric.provided().is_some() {
+                self.metric_rows.source()
+            } else {
+                self.source()
+            },
             kernel: &self.built_map.kernel,
             map: &*self.built_map.map,
             second_feature_count: self.built_map.second_view.as_ref().map_or(0, |view| view.feature_count),

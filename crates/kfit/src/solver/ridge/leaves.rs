@@ -22,8 +22,8 @@
 //! only if they reduce the validation error of f₀ by at least 2 %.
 //!
 //! **A kernel of its own.** The leaves may have another kernel, `local_kernel`. Its length scales,
-//! one for each feature, maximise the marginal likelihood of the residuals of f₀ at short ranges of
-//! consecutive rows. They are short in the directions in which residuals of neighbouring rows
+//! one for each feature, maximise the marginal likelihood of the residuals of f₀ at ranges of rows
+//! with short and long steps. They are short in the directions in which residuals of neighbouring rows
 //! differ. The tree then splits the inputs of this kernel, divided by their length scales. If rows
 //! of later times are far from all rows in such a direction, such as the time, the leaves add
 //! nothing to their prediction. Therefore a fifth of the rows, at random, chooses μ, and the leaves
@@ -42,7 +42,7 @@
 //! Ghahramani, "Local and global sparse Gaussian process approximations", AISTATS 2007; Beaglehole,
 //! Holzmüller, Radhakrishnan, Belkin, "xRFM", arXiv 2508.10053, on trees of kernel models.
 
-use super::leaf_kernel::{self, LeafInputs};
+use super::leaf_kernel;
 use super::tree::{self, Leaf, MAX_ROW_RATIO, Tree};
 use crate::features::FitData;
 use crate::linalg::cholesky::{self, TriangularSystem};
@@ -191,15 +191,14 @@ pub(super) fn fit<T: Real>(
 ) -> Result<LeafFit<T>> {
     let depth = (data.n as f64 / leaf_rows.max(1) as f64).log2().ceil().max(0.0) as u32;
     let leaf_count = 1usize << depth;
-    let inputs = leaf_kernel.map(|_| LeafInputs::new(data)).transpose()?;
-    let (leaf_kernel, tree) = match leaf_kernel.zip(inputs.as_ref()) {
-        Some((kernel, inputs)) => {
-            let (kernel, tree) = leaf_kernel::learn(kernel, inputs, data, head, reduced_fit, leaf_count)?;
+    let (leaf_kernel, tree) = match leaf_kernel {
+        Some(kernel) => {
+            let (kernel, tree) = leaf_kernel::learn(kernel, data, head, reduced_fit, leaf_count)?;
             (Some(kernel), tree)
         }
         None => (None, Tree::grow(tree::sample_features(data, head.weights.nrows(), leaf_count)?, &[], leaf_count)?),
     };
-    let mut leaves = tree.assign_rows(data, head, reduced_fit, inputs.as_ref(), leaf_rows)?;
+    let mut leaves = tree.assign_rows(data, head, reduced_fit, leaf_kernel.is_some(), leaf_rows)?;
     let kernel = leaf_kernel.as_ref().unwrap_or(data.kernel).build()?.typed::<f64>();
     let solver = LeafSolver { kernel, workers: data.resources.workers };
     let (initial_mu, held_out) = match leaf_kernel {
@@ -247,7 +246,8 @@ pub(super) fn fit<T: Real>(
     figures.push(NamedValues::single("rows of the largest leaf", row_counts.iter().copied().max().unwrap_or(0) as f64));
     figures.push(NamedValues::single("lambda of the leaves", mu / data.n as f64));
     let points = leaves.iter_mut().flat_map(|leaf| std::mem::take(&mut leaf.x)).collect();
-    let splits = tree.splits(if leaf_kernel.is_some() { data.map.dims().0 } else { head.weights.nrows() });
+    let splits =
+        tree.splits(if leaf_kernel.is_some() { data.scaled_source.shape().input_count } else { head.weights.nrows() });
     let leaves = Some(Leaves { splits, half_widths: tree.half_widths, row_counts, points, coefficients });
     Ok(LeafFit { leaves, leaf_kernel, figures, train_mse: residuals.mse(data.n as f64) })
 }

@@ -2,7 +2,6 @@
 //! tree is grown from a sample of the rows. The same pass computes the residuals of the ridge
 //! regression on features.
 
-use super::leaf_kernel::LeafInputs;
 use super::leaves::ReducedFit;
 use crate::features::FitData;
 use crate::model::Leaves;
@@ -11,7 +10,6 @@ use faer::{Accum, Mat, MatMut, MatRef, Par, linalg::matmul::matmul};
 use kapprox::{Real, decompose::symmetric_eigen};
 use kstore::key::{Purpose, Stream};
 use kstore::{LabelCodes, Pass, RowBlock};
-use std::borrow::Cow;
 
 /// Fraction of a node's rows that belong to both children.
 const OVERLAP: f64 = 0.06;
@@ -23,21 +21,33 @@ const SAMPLE_ROWS_PER_LEAF: usize = 400;
 /// Maximum number of leading features from which the tree is grown.
 const LEADING_FEATURES: usize = 256;
 
-/// Calls `visitor` with every block of b rows, in order, and with its features (b x p).
+/// Calls `visitor` with every block of b rows, in order, and with its features (b x p). With
+/// `before_metric` the blocks have the scaled rows before the metric.
 pub(super) fn visit_features<T: Real>(
     data: &FitData<'_, T>,
     name: &str,
+    before_metric: bool,
     mut visitor: impl FnMut(&RowBlock<'_, T>, MatRef<'_, T>) -> Result<()> + Send,
 ) -> Result<()> {
-    let range = data.source.range();
+    let source = if before_metric { data.scaled_source } else { data.source };
+    let metric = data.options.metric.provided().filter(|_| before_metric);
+    let range = source.range();
     let observer = data.resources.stage_observer.start_stage(name, Some(range.end - range.start));
     let pass = Pass { journal: None, ..data.pass_shape.pass(1, data.resources, &*observer) };
     let p = data.map.dims().1;
-    let mut phi = Vec::new();
-    pass.visit(data.source, |block: &RowBlock<'_, T>| {
+    let (mut phi, mut after_metric) = (Vec::new(), Vec::new());
+    pass.visit(source, |block: &RowBlock<'_, T>| {
         let b = block.len();
         phi.resize(b * p, T::default());
-        let x = MatRef::from_row_major_slice(block.x, b, block.d);
+        let inputs = match metric {
+            Some(metric) => {
+                after_metric.resize(b * metric.output_count(), T::default());
+                metric.apply(block.x, &mut after_metric);
+                &after_metric[..]
+            }
+            None => block.x,
+        };
+        let x = MatRef::from_row_major_slice(inputs, b, data.map.dims().0);
         data.map.apply(x, MatMut::from_column_major_slice_mut(&mut phi, b, p), data.resources.workers);
         visitor(block, MatRef::from_column_major_slice(&phi, b, p))
     })?;
@@ -57,7 +67,7 @@ pub(super) fn sample_features<T: Real>(data: &FitData<'_, T>, r: usize, leaf_cou
         return Ok(sample);
     }
     let q = LEADING_FEATURES.min(r);
-    visit_features(data, "tree of the leaves", |block, phi| {
+    visit_features(data, "tree of the leaves", false, |block, phi| {
         let rows = block.row_numbers.iter().enumerate().filter(|(_, row)| is_sampled(data, leaf_count, **row));
         sample.extend(rows.map(|(i, _)| (0..q).map(|j| phi[(i, j)].to_f64()).collect()));
         Ok(())
@@ -129,30 +139,29 @@ impl Tree {
     }
 
     /// Collects the rows of every leaf, with their residuals under two fits of the features: `head`
-    /// and `reduced_fit`. The coordinates of the tree are the inputs `leaf_inputs` of the leaves'
-    /// own kernel, or else the features.
+    /// and `reduced_fit`. If the leaves have their own kernel, the coordinates of the tree are the
+    /// scaled rows, or else the features.
     pub(super) fn assign_rows<T: Real>(
         &self,
         data: &FitData<'_, T>,
         head: &LinearHead,
         reduced_fit: &ReducedFit,
-        leaf_inputs: Option<&LeafInputs>,
+        has_own_kernel: bool,
         leaf_rows: usize,
     ) -> Result<Vec<Leaf<T>>> {
         let (t, r, node_count) = (data.targets.count(), head.weights.nrows(), self.half_widths.len());
         let mut leaves: Vec<Leaf<T>> = (0..=node_count).map(|_| Leaf { t, ..Leaf::default() }).collect();
         let splits = self.splits(self.directions.first().map_or(0, Vec::len));
-        visit_features(data, "rows of the leaves", |block, phi| {
+        visit_features(data, "rows of the leaves", has_own_kernel, |block, phi| {
             let (b, d) = (block.len(), block.d);
             let phi = Mat::from_fn(b, r, |i, j| phi[(i, j)].to_f64());
             let fitted_values = [head, &reduced_fit.head].map(|head| scores(phi.as_ref(), head));
-            let x = leaf_inputs.map_or(Cow::Borrowed(block.x), |inputs| inputs.of(block));
-            let node_scores = match leaf_inputs {
-                Some(_) => {
-                    scores(Mat::from_fn(b, splits.weights.nrows(), |i, j| x[i * d + j].to_f64()).as_ref(), &splits)
-                }
-                None => scores(phi.as_ref().subcols(0, splits.weights.nrows()), &splits),
+            let coordinate_count = splits.weights.nrows();
+            let coordinates = match has_own_kernel {
+                true => Mat::from_fn(b, coordinate_count, |i, j| block.x[i * d + j].to_f64()),
+                false => phi.subcols(0, coordinate_count).to_owned(),
             };
+            let node_scores = scores(coordinates.as_ref(), &splits);
             for i in 0..b {
                 let mut residuals = [vec![0.0; t], vec![0.0; t]];
                 for j in 0..t {
@@ -165,7 +174,7 @@ impl Tree {
                 let fold = data.folds.fold_of(block.row_numbers[i], group_code)?;
                 let node_values: Vec<f64> = node_scores.row(i).iter().copied().collect();
                 Leaves::<T>::for_each_leaf_weight(&self.half_widths, &node_values, |leaf, weight| {
-                    leaves[leaf].x.extend_from_slice(&x[i * d..(i + 1) * d]);
+                    leaves[leaf].x.extend_from_slice(&block.x[i * d..(i + 1) * d]);
                     leaves[leaf].residuals.extend_from_slice(&residuals[0]);
                     leaves[leaf].reduced_residuals.extend_from_slice(&residuals[1]);
                     leaves[leaf].weights.push(weight);
