@@ -1,21 +1,23 @@
 //! The command line and the machine, as shown in reports.
 
 use crate::table::join_with_commas;
-use std::ffi::OsString;
 
 /// Returns the command line, quoted for a shell.
 pub fn command_line() -> String {
     let mut arguments = std::env::args_os();
     // the path of the program has no influence on the result
     arguments.next();
-    std::iter::once("kmill".to_string()).chain(arguments.map(quote_for_shell)).collect::<Vec<_>>().join(" ")
+    std::iter::once("kmill".to_string())
+        .chain(arguments.map(|argument| quote_for_shell(&argument.to_string_lossy())))
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
-fn quote_for_shell(argument: OsString) -> String {
-    let argument = argument.to_string_lossy().into_owned();
+/// Puts an argument in quotes if a shell would change it.
+pub fn quote_for_shell(argument: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./=:,+@%".contains(letter);
     if !argument.is_empty() && argument.chars().all(is_plain) {
-        return argument;
+        return argument.to_string();
     }
     format!("'{}'", argument.replace('\'', "'\\''"))
 }

@@ -116,7 +116,7 @@ impl fmt::Display for ModelReport {
             Some(metric) => {
                 let columns = metadata.encoding.iter().flat_map(|encoding| encoding.columns());
                 let coded_columns: Vec<&str> = columns.map(|column| &column.name[..]).collect();
-                write!(f, "\n{}", bars("importance", &importance(metric, &coded_columns)))
+                write!(f, "\n{}", bars("weights in the metric", &importance(metric, &coded_columns)))
             }
             None => Ok(()),
         }

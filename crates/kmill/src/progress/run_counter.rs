@@ -41,7 +41,11 @@ impl RunCounter<'_> {
         if !self.progress.shows_bars {
             let (name, done, runs) = (&self.name, self.bar.position(), self.bar.length().unwrap_or_default());
             let time_left = limited(self.bar.eta(), self.deadline);
-            let time_left = if done < runs { format!(", {} left", format_duration(time_left)) } else { String::new() };
+            let time_left = match (done < runs, time_left.is_zero() && self.deadline.is_some()) {
+                (false, _) => String::new(),
+                (true, true) => ", the time is over".to_string(),
+                (true, false) => format!(", {} left", format_duration(time_left)),
+            };
             let (what, took) = (rounded_kernel(what), format_duration(elapsed));
             self.progress.note(&format!("{name}: {done} of {runs} runs{time_left} ({what}: {took})"));
         }

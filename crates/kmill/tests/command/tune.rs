@@ -143,13 +143,13 @@ fn the_kernel_itself_is_tried_where_there_is_time() {
     let write = |name: &str, rows: std::ops::Range<usize>| {
         std::fs::write(at.join(name), format!("x0,x1,y\n{}", rows.map(line).collect::<String>())).unwrap();
     };
-    write("t.csv", 0..500);
-    write("new.csv", 500..1000);
+    write("t.csv", 0..300);
+    write("new.csv", 300..800);
     let tune = "tune any t.csv --target y --kernels gaussian(),laplacian() --json -o";
     let found = ok(at, &format!("{tune} m.safetensors --time 10min"));
     let repeat = found["repeat"].as_str().unwrap();
     assert!(repeat.starts_with("--work ") && repeat.ends_with(" --map exact"), "{found}");
-    assert_eq!((&found["fit"]["map"], &found["fit"]["rank"]), (&"exact".into(), &500.into()));
+    assert_eq!((&found["fit"]["map"], &found["fit"]["rank"]), (&"exact".into(), &300.into()));
     let contenders = found["contenders"].as_array().unwrap();
     let chosen: Vec<_> = contenders.iter().filter(|contender| contender["chosen"] == true).collect();
     assert!(chosen.len() == 1 && chosen[0]["solver"].as_str().unwrap().contains("on the exact kernel"), "{found}");

@@ -1,12 +1,43 @@
 //! A basis that clips its rows and applies the metric itself, so that other parts of the model see
 //! the rows before both.
 
-use crate::predict::{clip_rows, round_to_f32};
 use faer::{MatMut, MatRef};
 use kapprox::metric::Metric;
 use kapprox::{FeatureMap, Real};
 use kstore::{Footprint, Workers};
 use std::sync::Arc;
+
+/// Rounds a value to f32, as in the fit, although the model predicts in f64. Categories that
+/// equalled a landmark's category in the fit must also equal it in predictions.
+pub(crate) fn round_to_f32(value: f64) -> f64 {
+    f64::from((value as f32).clamp(f32::MIN, f32::MAX))
+}
+
+/// Clips a value to a range.
+fn clip<T: Real>(value: T, [min, max]: [T; 2]) -> T {
+    if value < min {
+        min
+    } else if value > max {
+        max
+    } else {
+        value
+    }
+}
+
+/// Clips rows to ranges, if there are ranges. Before a row is clipped, calls `on_outside` with the
+/// row and the ranges.
+pub(crate) fn clip_rows<T: Real>(
+    rows: &mut [T],
+    ranges: Option<&[[T; 2]]>,
+    mut on_outside: impl FnMut(&[T], &[[T; 2]]),
+) {
+    let Some(ranges) = ranges else { return };
+    let is_outside = |row: &[T]| row.iter().zip(ranges).any(|(value, range)| clip(*value, *range) != *value);
+    for row in rows.chunks_exact_mut(ranges.len()).filter(|row| is_outside(row)) {
+        on_outside(row, ranges);
+        row.iter_mut().zip(ranges).for_each(|(value, range)| *value = clip(*value, *range));
+    }
+}
 
 /// The basis functions b(A clip(x)) of scaled rows x, for a metric A.
 #[derive(Debug)]

@@ -17,7 +17,7 @@
 //! | `neighbours` | U64 | 1, for functions of nearest nodes |
 //! | `paths` | F64 | m x N, for functions of paths |
 //! | `matrix` | U64 | 1, for matrix columns: kernel values (0), distances (1), their squares (2) |
-//! | `leaves.splits` | F64 | m x (L − 1), for local models in L leaves ([`Leaves`]); d x (L − 1) for their own kernel |
+//! | `leaves.splits` | F64 | m (own kernel: d) x (L − 1), for L leaves ([`Leaves`]) |
 //! | `leaves.constants`, `leaves.widths` | F64 | L − 1 each |
 //! | `leaves.counts` | U64 | L |
 //! | `leaves.points` | like `landmarks` | sum of the counts x d |

@@ -25,6 +25,7 @@ mod predict;
 pub use basis::Basis;
 pub use basis::needs_f64_for;
 pub use basis_transform::BasisTransform;
+pub(crate) use clipped_basis::{clip_rows, round_to_f32};
 pub use cluster_profile::{ClusterProfile, DistinctiveColumn};
 pub use leaves::{BasisFunctions, Leaves};
 pub use load::MAX_HEADER_BYTES;
@@ -160,7 +161,7 @@ impl<T: Real> Model<T> {
     /// Returns the scaled training range of each feature, rounded as in the fit, if rows are
     /// clipped.
     pub(crate) fn scaled_ranges(&self) -> Option<Vec<[T; 2]>> {
-        let round_value = |value| if self.rounds_to_f32() { crate::predict::round_to_f32(value) } else { value };
+        let round_value = |value| if self.rounds_to_f32() { round_to_f32(value) } else { value };
         let scaled_range =
             |(j, range): (usize, &[f64; 2])| range.map(|value| T::from_f64(round_value(self.scaler.apply(j, value))));
         let ranges = &self.metadata.ranges;

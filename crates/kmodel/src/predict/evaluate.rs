@@ -388,9 +388,10 @@ fn warn_worst_rows(worst_rows: &[(u64, u64)], squared_error_sum: f64, row_count:
         && squared_error_sum > 0.0
         && worst_error_sum >= MIN_ERROR_FRACTION * squared_error_sum
     {
-        let row_numbers: Vec<String> = worst_rows.iter().map(|(_, row)| display::format_count(*row)).collect();
+        // without separators of thousands, which would look like further rows
+        let row_numbers: Vec<String> = worst_rows.iter().map(|(_, row)| row.to_string()).collect();
         run.stage_recorder().warn(format!(
-            "{} of {} rows cause {:.0} % of the squared error: rows {}; check them for wrong values",
+            "{} of {} rows cause {:.0} % of the squared error: rows {} (counted from 0); check them for wrong values",
             worst_rows.len(),
             display::format_count(row_count),
             100.0 * (worst_error_sum / squared_error_sum),

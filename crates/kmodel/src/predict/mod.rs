@@ -60,7 +60,6 @@ use crate::{model::MetricReport, run::Run};
 use decision::DecisionRule;
 use kstore::{Encoding, Label, MemoryPlan, Missing, SelectedTable, Selection, Table, TextOptions, budget::MemoryTerm};
 use prepared_model::{PreparedModel, RowBuffers};
-pub(crate) use prepared_model::{clip_rows, round_to_f32};
 use std::{path::Path, sync::Arc};
 use table_scorer::TableScorer;
 

@@ -1,7 +1,7 @@
 //! A model of one precision, applied to slices of rows.
 
 use super::{AnyPreparedModel, Predictor};
-use crate::model::{BasisFunctions, PredictScratch, match_precision};
+use crate::model::{BasisFunctions, PredictScratch, clip_rows, match_precision, round_to_f32};
 use crate::{Classes, Error, Model, Result};
 use faer::{MatMut, MatRef};
 use kapprox::Real;
@@ -22,12 +22,6 @@ pub(super) struct PreparedModel<T: Real> {
     pub(super) ranges: Option<Vec<[T; 2]>>,
 }
 
-/// Rounds a value to f32, as in the fit, although the model predicts in f64. Categories that
-/// equalled a landmark's category in the fit must also equal it in predictions.
-pub(crate) fn round_to_f32(value: f64) -> f64 {
-    f64::from((value as f32).clamp(f32::MIN, f32::MAX))
-}
-
 /// A warning counts only values that are outside their range by more than this fraction of its
 /// width, because some new rows are always slightly outside.
 const FAR_OUTSIDE_FRACTION: f64 = 0.1;
@@ -35,32 +29,6 @@ const FAR_OUTSIDE_FRACTION: f64 = 0.1;
 pub(super) fn is_far_outside<T: Real>(value: T, [min, max]: [T; 2]) -> bool {
     let margin = (max - min) * T::from_f64(FAR_OUTSIDE_FRACTION);
     value < min - margin || value > max + margin
-}
-
-/// Clips a value to a range.
-fn clip<T: Real>(value: T, [min, max]: [T; 2]) -> T {
-    if value < min {
-        min
-    } else if value > max {
-        max
-    } else {
-        value
-    }
-}
-
-/// Clips rows to ranges, if there are ranges. Before a row is clipped, calls `on_outside` with the
-/// row and the ranges.
-pub(crate) fn clip_rows<T: Real>(
-    rows: &mut [T],
-    ranges: Option<&[[T; 2]]>,
-    mut on_outside: impl FnMut(&[T], &[[T; 2]]),
-) {
-    let Some(ranges) = ranges else { return };
-    let is_outside = |row: &[T]| row.iter().zip(ranges).any(|(value, range)| clip(*value, *range) != *value);
-    for row in rows.chunks_exact_mut(ranges.len()).filter(|row| is_outside(row)) {
-        on_outside(row, ranges);
-        row.iter_mut().zip(ranges).for_each(|(value, range)| *value = clip(*value, *range));
-    }
 }
 
 /// Scaled rows, and the same rows after the metric.
@@ -120,8 +88,8 @@ impl<T: Real> PreparedModel<T> {
         self.model.metadata.leaf_kernel.is_some()
     }
 
-    /// Rounds scaled rows as in the fit, and clips them to the ranges of the model, unless the basis
-    /// does. Before a row is clipped, calls `on_outside` with the row and the ranges.
+    /// Rounds scaled rows as in the fit, and clips them to the ranges of the model, unless the
+    /// basis does. Before a row is clipped, calls `on_outside` with the row and the ranges.
     pub(super) fn round_and_clip(&self, rows: &mut [T], on_outside: impl FnMut(&[T], &[[T; 2]])) {
         self.round_as_in_fit(rows);
         if self.basis_clips() {

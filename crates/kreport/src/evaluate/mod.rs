@@ -329,12 +329,15 @@ pub(super) fn class_table(scores: &ClassificationScores) -> AlignedTable {
     let headings = ["class", "rows", "precision", "recall", "f1"].map(|head| (head, Align::Right));
     let mut table = AlignedTable::new(headings.into_iter().chain([("most often confused with", Align::Left)]));
     let classes = scores.classes.iter().zip(&scores.by_class).zip(&scores.confusion);
+    let one_decimal = |fraction: Option<f64>| {
+        fraction.map_or(optional_percent(None), |fraction| format!("{:.1} %", 100.0 * fraction))
+    };
     for (k, ((label, class), row)) in classes.enumerate() {
         let most_confused =
             row.iter().enumerate().filter(|(j, n)| *j != k && **n > 0.0).max_by(|a, b| a.1.total_cmp(b.1));
         let format_class = |(j, n): (usize, &f64)| format!("{} ({})", scores.classes[j], percent(n / class.rows));
-        let (precision, recall, f1) =
-            (optional_percent(class.precision), optional_percent(class.recall), optional_number(class.f1));
+        let [precision, recall] = [class.precision, class.recall].map(one_decimal);
+        let f1 = optional_number(class.f1);
         let confused_with = most_confused.map(format_class).unwrap_or_default();
         table.push_row([label.to_string(), format_list(&[class.rows]), precision, recall, f1, confused_with]);
     }

@@ -9,6 +9,9 @@ use crate::table::percent;
 /// minimum AUC for a class; minimum fraction of its variance, or of its rows, that the values of a
 /// column determine.
 const MIN_LEAK: f64 = 0.99;
+/// Minimum AUC of a measurement for one of several classes: the longest feet may well be those of
+/// one species.
+const MIN_CLASS_LEAK: f64 = 0.999;
 /// Minimum F1 score of a class of more than two: a column that ranks a rare class first, but among
 /// many other rows, is an ordinary predictor.
 const MIN_F1: f64 = 0.95;
@@ -74,7 +77,8 @@ fn describe(column: &ColumnSample, target: &ColumnSample) -> Option<String> {
             return Some(format!("{name}: rank correlation {r:.4} with {}", target.name));
         }
     }
-    if let Some((class, area)) = best_class(column, &pairs, target) {
+    let min_area = if column.is_text() || target.distinct_count() == 2 { MIN_LEAK } else { MIN_CLASS_LEAK };
+    if let Some((class, area)) = best_class(column, &pairs, target).filter(|(_, area)| *area >= min_area) {
         return Some(format!("{name}: auc {area:.4} for {}", describe_class(class, target)));
     }
     let most_frequent = target.counts().into_values().max().unwrap_or(0) as f64 / pairs.len() as f64;

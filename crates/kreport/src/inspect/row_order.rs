@@ -4,6 +4,7 @@
 use super::association::{auc, correlation, gamma};
 use super::findings::{Finding, MIN_VALUES, Topic};
 use super::sample::{ColumnSample, TableSample};
+use crate::machine::quote_for_shell;
 use crate::table::{format_count, join_with_commas, percent};
 
 /// Minimum fraction of the consecutive rows with different values that agree with the direction of
@@ -130,7 +131,10 @@ fn time(columns: &[&ColumnSample], sorted: &[(&ColumnSample, f64)], sample: &Tab
         sorted.iter().filter(|(column, _)| is_time_like(column)).copied().collect();
     // stable: the first of two equal columns
     times.sort_by_key(|(column, _)| std::cmp::Reverse((column.is_time, column.distinct_count())));
-    let options = |name: &str| format!("--test last:20%:{name}; --folds forward:5:{name}");
+    let options = |name: &str| {
+        let [test, folds] = ["last:20%", "forward:5"].map(|rows| quote_for_shell(&format!("{rows}:{name}")));
+        format!("--test {test}; --folds {folds}")
+    };
     if let Some(((best, direction), others)) = times.split_first() {
         let verb = if *direction > 0.0 { "ascends" } else { "descends" };
         let also = match others {
@@ -158,7 +162,8 @@ fn sorted_by(sorted: &[(&ColumnSample, f64)], groups: &[GroupColumn<'_>]) -> Opt
     }
     let (column, _) = sorted.iter().filter(|(column, _)| !column.is_text()).max_by_key(|(c, _)| c.distinct_count())?;
     let name = &column.name;
-    let what = format!("{name}: the rows are sorted by it; if it is a time, use --test last:20%:{name}");
+    let test = quote_for_shell(&format!("last:20%:{name}"));
+    let what = format!("{name}: the rows are sorted by it; if it is a time, use --test {test}");
     Some(Finding::new(Topic::Order, &[name], what, String::new()))
 }
 

@@ -25,6 +25,8 @@ pub(crate) struct Axis {
 /// Number of characters of all tick labels that fit side by side, and of one name.
 const MAX_LABEL_CHARS: usize = 52;
 const MAX_NAME_CHARS: usize = 14;
+/// Minimum length to which names are shortened so that all fit.
+const MIN_NAME_CHARS: usize = 8;
 
 /// Maximum number of labels that fit side by side.
 const MAX_TICKS: usize = 7;
@@ -55,11 +57,13 @@ impl Axis {
         Self { label: label.into(), scale, low, high, ticks, names }
     }
 
-    /// Returns an axis of names at the values 0, 1, …; if the names do not fit side by side, only
-    /// every second name is shown, and so on.
+    /// Returns an axis of names at the values 0, 1, …; names that do not fit side by side are
+    /// shortened, or only every second name is shown, and so on.
     pub(crate) fn of_names(label: impl Into<String>, names: &[String]) -> Self {
-        let short = |name: &String| match name.chars().count() > MAX_NAME_CHARS {
-            true => name.chars().take(MAX_NAME_CHARS - 1).chain(['…']).collect(),
+        let shortest = (MAX_LABEL_CHARS / names.len().max(1)).saturating_sub(1);
+        let max_chars = if shortest >= MIN_NAME_CHARS { shortest.min(MAX_NAME_CHARS) } else { MAX_NAME_CHARS };
+        let short = |name: &String| match name.chars().count() > max_chars {
+            true => name.chars().take(max_chars - 1).chain(['…']).collect(),
             false => name.clone(),
         };
         let names: Vec<String> = names.iter().map(short).collect();
@@ -181,7 +185,7 @@ fn linear_ticks(low: f64, high: f64) -> Vec<f64> {
 
 /// Returns true for a number that is long without an exponent.
 fn needs_exponent(value: f64) -> bool {
-    value != 0.0 && !(1e-4..1e5).contains(&value.abs())
+    value != 0.0 && !(1e-4..1e6).contains(&value.abs())
 }
 
 /// Formats the label of a tick: `50`, `0.001`, `10,000`, `10⁶`, `2·10⁶`.
@@ -259,7 +263,8 @@ mod tests {
         };
         assert_eq!(texts([1e-5, 0.1], Scale::Log), ["10⁻⁵", "10⁻⁴", "10⁻³", "10⁻²", "10⁻¹"]);
         assert_eq!(texts([1e-3, 1.0], Scale::Log), ["0.001", "0.01", "0.1", "1"]);
-        assert_eq!(texts([0.0, 200_000.0], Scale::Linear), ["0", "5·10⁴", "10⁵", "1.5·10⁵", "2·10⁵"]);
+        assert_eq!(texts([0.0, 200_000.0], Scale::Linear), ["0", "50,000", "100,000", "150,000", "200,000"]);
+        assert_eq!(texts([0.0, 2e6], Scale::Linear), ["0", "5·10⁵", "10⁶", "1.5·10⁶", "2·10⁶"]);
         let ranks = [25.0, 50.0, 100.0, 200.0, 400.0];
         let axis = Axis::new("rank", Scale::Log, ranks).unwrap();
         assert_eq!(axis.clone().with_ticks(&ranks).ticks, ranks);
@@ -279,6 +284,8 @@ mod tests {
         let months = ["January", "February", "March", "April", "May", "June", "July", "August"];
         assert_eq!(texts(&months), ["January", "March", "May", "July"], "every second name");
         assert_eq!(texts(&["a city with a long name"]), ["a city with a…"]);
+        let five = ["Control", "Long-term Krat", "Rodent Exclosure", "Short-term Krat", "Spectab"];
+        assert_eq!(texts(&five), ["Control", "Long-ter…", "Rodent E…", "Short-te…", "Spectab"]);
         assert!(texts(&[]).is_empty());
     }
 

@@ -177,18 +177,21 @@ impl ModelSelection<'_> {
             }
             false => None,
         };
+        // errors on further rows, which choose nothing, are left out if the time is over
+        let test_time = test.as_ref().map_or(Duration::ZERO, |(_, seconds)| Duration::from_secs_f64(*seconds));
+        let has_time = !log.is_fit_late(test_time, journal)?;
         // if contiguous folds replaced random folds, report what random folds would have shown
         let random_fold_score = match search_result.target_correlation {
-            Some(_) => {
+            Some(_) if has_time => {
                 let (seed, what) = (self.options.train_options.seed, "random rows".to_string());
                 log.run_trial(what, || {
                     journal.get_or_compute(|| trials.random_fold_score(&winner.fit, seed, self.run))
                 })?
             }
-            None => None,
+            _ => None,
         };
         let shift_scores = match &test {
-            Some((test_score, _)) if tests_shifts => {
+            Some((test_score, _)) if tests_shifts && has_time => {
                 let (seed, what) = (self.options.train_options.seed, "rows that differ from the table".to_string());
                 let compute_scores = || trials.shift_scores(&winner.fit, self.selected, seed, self.run);
                 let scores = log.run_trial(what, || journal.get_or_compute(compute_scores))?;

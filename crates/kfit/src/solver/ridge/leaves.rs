@@ -23,13 +23,13 @@
 //!
 //! **A kernel of its own.** The leaves may have another kernel, `local_kernel`. Its length scales,
 //! one for each feature, maximise the marginal likelihood of the residuals of f₀ at ranges of rows
-//! with short and long steps. They are short in the directions in which residuals of neighbouring rows
-//! differ. The tree then splits the inputs of this kernel, divided by their length scales. If rows
-//! of later times are far from all rows in such a direction, such as the time, the leaves add
-//! nothing to their prediction. Therefore a fifth of the rows, at random, chooses μ, and the leaves
-//! are used only if the error on these rows falls and the error on the held-out fold does not rise
-//! by more than 2 %. For contiguous folds, the first error is that between the rows of the table,
-//! and the second is that on new times.
+//! with short and long steps. They are short in the directions in which residuals of neighbouring
+//! rows differ. The tree then splits the inputs of this kernel, the scaled rows before the metric,
+//! divided by their length scales. If rows of later times are far from all rows in such a
+//! direction, such as the time, the leaves add nothing to their prediction. Therefore a fifth of
+//! the rows, at random, chooses μ, and the leaves are used only if the error on these rows falls
+//! and the error on the held-out fold does not rise by more than 2 %. For contiguous folds, the
+//! first error is that between the rows of the table, and the second is that on new times.
 //!
 //! After the fit, the residuals of the rows of leaf l are r_l − K_l α_l = μα_l. If a row belongs to
 //! several leaves, the residual of the model is the mean of its residuals in these leaves, weighted
