@@ -2,7 +2,7 @@
 
 use crate::{Error, Result};
 use kapprox::Kernel;
-use kfit::request::Scaling;
+use kfit::request::{MetricSource, Scaling};
 use kstore::{Missing, SelectedTable, Selection, TextOptions};
 
 /// Returns the options that open a table of the selected rows. If the scaling weights the entries
@@ -57,4 +57,9 @@ pub fn scaling_for(requested: Option<Scaling>, selected: &SelectedTable) -> Resu
 pub fn kernel_for(kernel: &Kernel, selected: &SelectedTable) -> Result<Kernel> {
     let sparse_columns = selected.sparse_shape().map(|shape| shape.column_count);
     Ok(kernel.resolve_for_rows(&selected.feature_names(), sparse_columns)?)
+}
+
+/// Returns the error of a metric on sparse rows.
+pub(super) fn metric_error(metric: &MetricSource) -> Error {
+    Error::option("metric", metric, "sparse rows do not support a metric; leave it out")
 }
