@@ -20,8 +20,8 @@ pub(crate) struct GivenArgs {
     /// Kernel on the columns of --given [default: matern(nu=1.5, sigma=median)]
     #[arg(long, value_name = "EXPR", value_parser = parse::kernel, requires = "given", help_heading = "Given")]
     pub(crate) given_kernel: Option<Kernel>,
-    /// Number of features of the columns of --given [default: --rank if set, otherwise a tenth of the
-    /// rows, from 300 to 1000]
+    /// Number of features of the columns of --given [default: --rank if set, otherwise a tenth of
+    /// the rows, from 300 to 1000]
     #[arg(long, value_name = "M", value_parser = parse::positive_integer, requires = "given", help_heading = "Given")]
     pub(crate) given_rank: Option<usize>,
     /// Ridge penalty of the regressions on the features of --given, in units of the features'
