@@ -21,7 +21,7 @@ pub(crate) struct GivenArgs {
     #[arg(long, value_name = "EXPR", value_parser = parse::kernel, requires = "given", help_heading = "Given")]
     pub(crate) given_kernel: Option<Kernel>,
     /// Number of features of the columns of --given [default: --rank if set, otherwise a tenth of
-    /// the rows, from 300 to 1000]
+    /// the rows, from 300 to 2000]
     #[arg(long, value_name = "M", value_parser = parse::positive_integer, requires = "given", help_heading = "Given")]
     pub(crate) given_rank: Option<usize>,
     /// Ridge penalty of the regressions on the features of --given, in units of the features'
@@ -128,7 +128,7 @@ const LEVEL: f64 = 0.05;
 
 /// Fraction of the features of C from which the degrees of freedom of a regression count as all
 /// features, so that more features would reduce its error.
-const SATURATED_FRACTION: f64 = 0.95;
+const SATURATED_FRACTION: f64 = 0.9;
 
 /// Returns a warning if a test of conditional independence rejects, but errors of the regressions
 /// on the given columns suffice as an explanation: both regressions use all `given_rank` features
@@ -193,7 +193,7 @@ mod tests {
         for (p_value, freedom, rank, warns) in [
             (0.01, [296.0, 290.0], 300, true),
             (0.2, [296.0, 290.0], 300, false),
-            (0.01, [296.0, 280.0], 300, false),
+            (0.01, [296.0, 260.0], 300, false),
             (0.01, [40.0, 40.0], 39, false),
         ] {
             let text = warning(p_value, Some(0.3), freedom, rank);
