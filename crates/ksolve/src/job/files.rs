@@ -43,7 +43,7 @@ impl Fit {
         self.landmarks = self.landmarks.map(|landmarks| landmarks.open(selected, text_options)).transpose()?;
         let MetricSource::File(path) = &self.metric else { return Ok(self) };
         if selected.sparse_shape().is_some() {
-            return Err(sparse_rows::metric_error(&self.metric));
+            return Err(sparse_rows::metric_error(&path.display()));
         }
         let features = selected.feature_names();
         let metric = if is_model_file(path) {

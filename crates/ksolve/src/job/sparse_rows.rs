@@ -2,7 +2,7 @@
 
 use crate::{Error, Result};
 use kapprox::Kernel;
-use kfit::request::{MetricSource, Scaling};
+use kfit::request::Scaling;
 use kstore::{Missing, SelectedTable, Selection, TextOptions};
 
 /// Returns the options that open a table of the selected rows. If the scaling weights the entries
@@ -60,6 +60,6 @@ pub fn kernel_for(kernel: &Kernel, selected: &SelectedTable) -> Result<Kernel> {
 }
 
 /// Returns the error of a metric on sparse rows.
-pub(super) fn metric_error(metric: &MetricSource) -> Error {
+pub(super) fn metric_error(metric: &dyn std::fmt::Display) -> Error {
     Error::option("metric", metric, "sparse rows do not support a metric; leave it out")
 }
