@@ -235,7 +235,10 @@ fn run_test<T: kapprox::Real>(family: &StatisticFamily, args: &TestArgs, run: &R
         permutations,
         &job_run.resources(),
     )?;
-    column_sets::reliability_warning(&outcome.statistic).into_iter().for_each(|text| run.progress.warn(text));
+    let warning = conditioning
+        .as_ref()
+        .and_then(|conditioning| column_sets::reliability_warning(&outcome.statistic, &outcome.ranks, conditioning));
+    warning.into_iter().for_each(|text| run.progress.warn(text));
     let separating = separating::warning(&outcome.column_tests, &samples.samples[0], &args.features);
     separating.into_iter().for_each(|text| run.progress.warn(text));
     Ok(TestReport {

@@ -321,6 +321,9 @@ impl<T: Float> Chunk<'_, '_, T> {
                 "an earlier row of its series is missing or has no value; choose `missing` drop or `missing` indicator, or add the earlier rows"
             }
             (true, _) => "scale the column down or use `precision` f64",
+            (false, true) if matches!(view.values, Values::Sparse(_)) => {
+                "clean the data or choose `missing` drop, the only choice for sparse rows"
+            }
             (false, _) if is_category && self.source.selected.missing == Missing::Mean => {
                 "only numbers have a mean: choose `missing` indicator or `missing` drop"
             }

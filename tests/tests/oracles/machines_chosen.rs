@@ -225,13 +225,18 @@ fn probabilities_are_calibrated() {
     }
 }
 
-/// Kernel, intercept and loss of SVMs whose leave-one-out errors are bounded.
-fn bounded_cases() -> [(&'static str, &'static str, &'static str); 4] {
+/// Kernel, intercept, loss and class weights of SVMs whose leave-one-out errors are bounded.
+fn bounded_cases() -> [(&'static str, &'static str, &'static str, [f64; 2]); 7] {
+    let gaussian = "gaussian(sigma=12)";
     [
-        ("linear()", "free", "hinge"),
-        ("linear()", "free", "squared-hinge"),
-        ("gaussian(sigma=12)", "free", "hinge"),
-        ("gaussian(sigma=12)", "penalised", "hinge"),
+        ("linear()", "free", "hinge", [1.0, 1.0]),
+        ("linear()", "free", "squared-hinge", [1.0, 1.0]),
+        (gaussian, "free", "hinge", [1.0, 1.0]),
+        (gaussian, "penalised", "hinge", [1.0, 1.0]),
+        (gaussian, "penalised", "squared-hinge", [1.0, 1.0]),
+        (gaussian, "none", "hinge", [1.0, 1.0]),
+        // the bound divides by the smallest cost
+        (gaussian, "free", "hinge", [2.0, 1.0]),
     ]
 }
 
@@ -242,9 +247,11 @@ fn margins_and_radii_bound_the_leave_one_out_errors() {
     let mut random = Lcg(61);
     let y: Vec<f64> = (0..n).map(|i| (i % 2) as f64).collect();
     let x: Vec<Vec<f64>> = y.iter().map(|y| vec![7.0 + 12.0 * y + random.normal(), random.normal()]).collect();
-    for (kernel, intercept, loss) in bounded_cases() {
+    for (kernel, intercept, loss, weights) in bounded_cases() {
         let c = 0.7;
+        let class_weight = format!("0={},1={}", weights[0], weights[1]);
         let solver = Options::new().set("C", c).set("gap", 1e-9).set("intercept", intercept).set("loss", loss);
+        let solver = solver.set("class_weight", class_weight.as_str());
         let fit_rows = |x: &[Vec<f64>], y: &[f64]| fit("nystrom", x, y, kernel, FoldSpec::None, &solver, 1);
         let trained = fit_rows(&x, &y);
         let k = kmill_tests::kernels::kernel(kernel);
@@ -263,16 +270,20 @@ fn margins_and_radii_bound_the_leave_one_out_errors() {
         let squared_radius = if is_free { from_mean.min(from_origin) } else { from_origin };
         close(figure(&trained, "radius")[0], squared_radius.sqrt(), 1e-6, "radius");
         let slack = |i: usize| (1.0 - (2.0 * y[i] - 1.0) * f[i]).max(0.0);
-        let slacks: f64 = (0..n).map(slack).sum();
-        let squared_slacks: f64 = (0..n).map(|i| slack(i).powi(2)).sum();
-        let bound = match (is_free, loss) {
-            (true, "hinge") => 4.0 * squared_radius * (squared_norm + c * slacks) + slacks,
-            (true, _) => (4.0 * squared_radius + 1.0 / c) * (squared_norm + 2.0 * c * squared_slacks),
-            _ => (squared_radius + 1.0) * (squared_norm + b * b + c * slacks) + slacks,
+        // the smallest weight is 1
+        let weighted = |power: i32| (0..n).map(|i| weights[i % 2] * slack(i).powi(power)).sum::<f64>();
+        let (slacks, squared_slacks) = (weighted(1), weighted(2));
+        let kappa = if intercept == "penalised" { 1.0 } else { 0.0 };
+        let reach = if is_free { 4.0 * squared_radius } else { squared_radius + kappa };
+        let squared_norm = squared_norm + kappa * b * b;
+        let bound = match loss {
+            "hinge" => reach * (squared_norm + c * slacks) + slacks,
+            _ => (reach + 1.0 / c) * (squared_norm + 2.0 * c * squared_slacks),
         };
         let reported = figure(&trained, "leave-one-out bound")[0];
-        close(reported, (bound / n as f64).min(1.0), 1e-6, &format!("{kernel} {intercept} {loss}"));
-        assert!(reported < 1.0, "{kernel} {intercept} {loss}: a bound of 1 says nothing: {bound}");
+        let case = format!("{kernel} {intercept} {loss} {weights:?}");
+        close(reported, (bound / n as f64).min(1.0), 1e-6, &case);
+        assert!(reported < 1.0, "{case}: a bound of 1 says nothing: {bound}");
         let is_error = |i: usize| {
             let others = |rows: &mut dyn Iterator<Item = usize>| rows.filter(|j| *j != i).collect::<Vec<_>>();
             let kept = others(&mut (0..n));

@@ -49,6 +49,9 @@ pub struct SolverProperties {
     pub landmarks_unused_why: Option<&'static str>,
     /// True for a solver that computes with the columns of the rows and rejects sparse rows.
     pub dense_only: bool,
+    /// The parameter of these settings that computes with the columns of the rows, so that the fit
+    /// rejects sparse rows; `None` if no parameter does.
+    pub dense_only_parameter: Option<&'static str>,
     /// True if the fit needs folds under these settings even though cross-validation chooses no
     /// parameter (ridge regression with leaves).
     pub always_needs_validation_rows: bool,

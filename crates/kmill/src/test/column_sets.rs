@@ -1,13 +1,13 @@
 //! The sets of columns of `kmill test hsic`: the columns A and B, which are tested for dependence,
 //! and the columns C of `--given`, on which a test conditions.
 
-use super::{DEFAULT_PERMUTATIONS, DEFAULT_RANK, TestArgs, TestSamples, selection};
+use super::{DEFAULT_PERMUTATIONS, TestArgs, TestSamples, selection};
 use crate::args::parse;
 use crate::{Error, Result, open};
 use clap::Args;
 use kapprox::Kernel;
 use ksolve::job::{self, LandmarkSource};
-use ksolve::statistic::{Conditioning, DEFAULT_COMPONENTS, TestStatistic};
+use ksolve::statistic::{Conditioning, DEFAULT_COMPONENTS, TestStatistic, default_given_rank};
 
 /// Options of the columns on which a test conditions.
 #[derive(Debug, Args)]
@@ -20,7 +20,8 @@ pub(crate) struct GivenArgs {
     /// Kernel on the columns of --given [default: matern(nu=1.5, sigma=median)]
     #[arg(long, value_name = "EXPR", value_parser = parse::kernel, requires = "given", help_heading = "Given")]
     pub(crate) given_kernel: Option<Kernel>,
-    /// Number of features of the columns of --given [default: --rank]
+    /// Number of features of the columns of --given [default: --rank if set, otherwise a tenth of
+    /// the rows, from 300 to 2000]
     #[arg(long, value_name = "M", value_parser = parse::positive_integer, requires = "given", help_heading = "Given")]
     pub(crate) given_rank: Option<usize>,
     /// Ridge penalty of the regressions on the features of --given, in units of the features'
@@ -55,10 +56,11 @@ pub(super) fn conditioning(args: &TestArgs, samples: &TestSamples) -> Result<Opt
         Some(kernel) => kernel.clone(),
         None => Kernel::parse(DEFAULT_GIVEN_KERNEL)?,
     };
-    let names = samples.samples[0].feature_names();
+    let (names, stored_rows) = (samples.samples[0].feature_names(), samples.samples[0].range());
+    let default_rank = || default_given_rank(stored_rows.end - stored_rows.start);
     Ok(Some(Conditioning {
         kernel: kernel.on_columns(given)?.resolve_columns(&names)?,
-        rank: args.given.given_rank.or(args.rank).unwrap_or(DEFAULT_RANK),
+        rank: args.given.given_rank.or(args.rank).unwrap_or_else(default_rank),
         lambda: args.given.given_lambda,
         components: args.given.components.unwrap_or(DEFAULT_COMPONENTS),
     }))
@@ -124,12 +126,32 @@ const NEGLIGIBLE_EFFECT: f64 = 0.1;
 /// Largest p-value that rejects independence.
 const LEVEL: f64 = 0.05;
 
-/// Returns a warning if a test of conditional independence rejects, but its effect is negligible.
-/// Errors of the regressions on the given columns then suffice as an explanation.
-pub(super) fn reliability_warning(statistic: &TestStatistic) -> Option<String> {
-    let correlation = statistic.conditional.as_ref()?.correlation?;
-    let p_value = statistic.p_values.spectrum?;
-    (p_value <= LEVEL && correlation.abs() < NEGLIGIBLE_EFFECT).then(|| {
+/// Fraction of the features of C from which the degrees of freedom of a regression count as all
+/// features, so that more features would reduce its error.
+const SATURATED_FRACTION: f64 = 0.9;
+
+/// Returns a warning if a test of conditional independence rejects, but errors of the regressions
+/// on the given columns suffice as an explanation: both regressions use all `given_rank` features
+/// of these columns, or the effect is negligible.
+pub(super) fn reliability_warning(
+    statistic: &TestStatistic,
+    ranks: &[usize],
+    conditioning: &Conditioning,
+) -> Option<String> {
+    let conditional = statistic.conditional.as_ref()?;
+    statistic.p_values.spectrum.filter(|p_value| *p_value <= LEVEL)?;
+    // fewer features than requested represent the columns completely
+    let given_rank = ranks.last().copied().filter(|rank| *rank >= conditioning.rank);
+    let uses_all = |rank: usize| {
+        conditional.degrees_of_freedom.iter().all(|freedom| freedom - 1.0 >= SATURATED_FRACTION * rank as f64)
+    };
+    if let Some(rank) = given_rank.filter(|rank| uses_all(*rank)) {
+        return Some(format!(
+            "the p-value is small, but both regressions use all {rank} features of the columns of --given, which may be too few; \
+             raise --given-rank, and trust a dependence whose effect then stays"
+        ));
+    }
+    conditional.correlation.filter(|correlation| correlation.abs() < NEGLIGIBLE_EFFECT).map(|_| {
         "the p-value is small, but the effect is negligible: with many rows, small errors of the regressions on the columns of \
          --given also give small p-values; do not take it as a proof of dependence, judge by the effect"
             .to_string()
@@ -141,21 +163,41 @@ mod tests {
     use super::*;
     use ksolve::statistic::{ConditionalFigures, PValues};
 
-    #[test]
-    fn a_small_p_value_with_a_negligible_effect_has_a_warning() {
-        let statistic = |p_value, correlation| TestStatistic {
+    fn warning(p_value: f64, correlation: Option<f64>, degrees_of_freedom: [f64; 2], rank: usize) -> Option<String> {
+        let statistic = TestStatistic {
             p_values: PValues { spectrum: Some(p_value), ..PValues::default() },
-            conditional: Some(ConditionalFigures { correlation, ..ConditionalFigures::default() }),
+            conditional: Some(ConditionalFigures { correlation, degrees_of_freedom, ..ConditionalFigures::default() }),
             ..TestStatistic::default()
         };
+        let kernel = Kernel::parse(DEFAULT_GIVEN_KERNEL).unwrap();
+        let conditioning = Conditioning { kernel, rank: 300, lambda: None, components: 10 };
+        reliability_warning(&statistic, &[300, 20, rank], &conditioning)
+    }
+
+    #[test]
+    fn a_small_p_value_with_a_negligible_effect_has_a_warning() {
         for (p_value, correlation, warns) in
             [(0.01, Some(0.02), true), (0.01, Some(0.3), false), (0.2, Some(0.02), false), (0.01, None, false)]
         {
+            let text = warning(p_value, correlation, [200.0, 290.0], 300);
             assert_eq!(
-                reliability_warning(&statistic(p_value, correlation)).is_some(),
+                text.is_some_and(|text| text.contains("judge by the effect")),
                 warns,
                 "{p_value} {correlation:?}"
             );
+        }
+    }
+
+    #[test]
+    fn a_small_p_value_of_saturated_regressions_has_a_warning() {
+        for (p_value, freedom, rank, warns) in [
+            (0.01, [296.0, 290.0], 300, true),
+            (0.2, [296.0, 290.0], 300, false),
+            (0.01, [296.0, 260.0], 300, false),
+            (0.01, [40.0, 40.0], 39, false),
+        ] {
+            let text = warning(p_value, Some(0.3), freedom, rank);
+            assert_eq!(text.is_some_and(|text| text.contains("raise --given-rank")), warns, "{p_value} {freedom:?}");
         }
     }
 }

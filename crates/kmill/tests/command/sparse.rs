@@ -195,6 +195,9 @@ fn what_needs_the_columns_of_rows_refuses_sparse_ones() {
         ("--map structured", "it does not support sparse rows; use nystrom, fourier, or exact"),
         ("--landmarks kmeans", "use rpcholesky"),
         ("--metric learn", "sparse rows do not support a metric"),
+        ("--metric b.svm", "--metric b.svm: sparse rows do not support a metric"),
+        ("--importance", "--importance: it computes with columns, and the rows are sparse"),
+        ("--local 50", "--local: it computes with columns, and the rows are sparse"),
         ("--scale minmax", "would fill the zeros of sparse rows"),
         ("--scale standard", "would fill the zeros of sparse rows"),
         ("--scale asinh", "would fill the zeros of sparse rows"),
@@ -206,13 +209,25 @@ fn what_needs_the_columns_of_rows_refuses_sparse_ones() {
     for line in [
         "fit isomap a.svm --features x --sparse -o m.safetensors",
         "fit cca a.svm --features x --with y --sparse -o m.safetensors",
+        "fit covariance a.svm --features x --with y --sparse -o m.safetensors",
         "tune ridge a.svm --target y --sparse --metric learn --time 5s",
         "curve a.svm --target y --sparse --ranks 10 --methods kmeans -o c.csv",
-        "test hsic a.svm --features x --with y --sparse",
         "fit ridge a.svm --sparse --target y --landmarks b.svm -o m.safetensors",
     ] {
         let (code, _, stderr) = kmill(at, line);
         assert!(code > 0 && !stderr.contains("panicked"), "{line}: {code} {stderr}");
+    }
+    std::fs::write(at.join("nan.svm"), "1 1:1 2:nan\n".repeat(3)).unwrap();
+    ok(at, "fit ridge a.svm --sparse --target y --rank 20 -o ridge.safetensors -q");
+    for (line, part) in [
+        ("test hsic a.svm --features x --with y --sparse", "read an svmlight file without --sparse"),
+        ("test hsic a.svm --features y --with x --sparse", "read an svmlight file without --sparse"),
+        ("fit lle a.svm --features x --sparse -o m.safetensors", "read an svmlight file without --sparse"),
+        ("plot ridge.safetensors b.svm -o p.svg", "the model has sparse rows"),
+        ("fit ridge nan.svm --sparse --target y -o m.safetensors", "--missing drop, the only choice for sparse rows"),
+    ] {
+        let (code, _, stderr) = kmill(at, line);
+        assert!(code == 1 && stderr.contains(part), "{line}: {code} {stderr}");
     }
     // `features` saves the same map as `fit features`
     ok(at, "features a.svm --sparse --rank 10 --model map.safetensors -o f.npy -q");
@@ -252,7 +267,7 @@ fn a_search_on_sparse_rows_has_the_errors_of_a_search_on_dense_rows() {
 }
 
 #[test]
-fn curves_tests_and_herding_on_sparse_rows_are_the_same_as_on_dense_rows() {
+fn curves_tests_herding_and_updates_on_sparse_rows_are_the_same_as_on_dense_rows() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     tables(at);
@@ -289,6 +304,12 @@ fn curves_tests_and_herding_on_sparse_rows_are_the_same_as_on_dense_rows() {
     let (stored, written) = (lines("s"), lines("w"));
     let expected = order.iter().map(|row| stored[usize::try_from(row.as_u64().unwrap()).unwrap()].clone());
     assert_eq!(written, expected.collect::<Vec<_>>());
+    let update = |name: &str, sparse: &str| {
+        let fit = format!("fit ridge a.svm --target y --rank 40 --lambda 1e-3 --std -o {name}.safetensors {options}");
+        ok(at, &format!("{fit} {sparse}"));
+        ok(at, &format!("update {name}.safetensors b.svm -o {name}2.safetensors --json -q"))
+    };
+    close(&update("d", "")["running_mse"], &update("s", "--sparse")["running_mse"], "update");
     let (code, _, stderr) = kmill(at, &format!("{test} --sparse").replace("none", "standard"));
     assert!(code == 1 && stderr.contains("would fill the zeros of sparse rows"), "{stderr}");
 }

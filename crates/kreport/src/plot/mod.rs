@@ -197,6 +197,10 @@ impl Plot {
 }
 
 fn resolve_axes(metadata: &ModelMetadata, plot: &Plot) -> Result<Axes> {
+    if metadata.sparse_shape().is_some() {
+        let why = "the model has sparse rows, whose columns cannot be axes; draw a table of its predictions (kmill predict --keep)";
+        return Err(Error::option("x", "", why));
+    }
     let position = |name: &String| metadata.features.iter().position(|feature| feature == name);
     // the features that separate the clusters best, without the feature of the other axis
     let separating = |default: usize| {

@@ -1,6 +1,6 @@
 //! Files that a fit reads in addition to the table: landmarks and a metric.
 
-use super::Fit;
+use super::{Fit, sparse_rows};
 use crate::model::MAX_HEADER_BYTES;
 use crate::request::{LandmarkSource, MetricSource};
 use crate::{AnyModel, Result};
@@ -42,6 +42,9 @@ impl Fit {
     pub fn with_open_files(mut self, selected: &SelectedTable, text_options: &TextOptions) -> Result<Self> {
         self.landmarks = self.landmarks.map(|landmarks| landmarks.open(selected, text_options)).transpose()?;
         let MetricSource::File(path) = &self.metric else { return Ok(self) };
+        if selected.sparse_shape().is_some() {
+            return Err(sparse_rows::metric_error(&path.display()));
+        }
         let features = selected.feature_names();
         let metric = if is_model_file(path) {
             MetricSource::from_model(&AnyModel::load(path)?, &features)?

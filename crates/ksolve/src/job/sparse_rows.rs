@@ -58,3 +58,8 @@ pub fn kernel_for(kernel: &Kernel, selected: &SelectedTable) -> Result<Kernel> {
     let sparse_columns = selected.sparse_shape().map(|shape| shape.column_count);
     Ok(kernel.resolve_for_rows(&selected.feature_names(), sparse_columns)?)
 }
+
+/// Returns the error of a metric on sparse rows.
+pub(super) fn metric_error(metric: &dyn std::fmt::Display) -> Error {
+    Error::option("metric", metric, "sparse rows do not support a metric; leave it out")
+}

@@ -159,7 +159,7 @@ impl Fit {
             .as_ref()
             .filter(|landmarks| landmarks.scheme().is_some_and(|scheme| scheme.cost == SelectionCost::Distances));
         if self.metric != MetricSource::None {
-            return reject("metric", &self.metric, "sparse rows do not support a metric; leave it out");
+            return Err(sparse_rows::metric_error(&self.metric));
         }
         if !self.map.family().supports_sparse {
             return reject("map", &self.map, "it does not support sparse rows; use nystrom, fourier, or exact");
@@ -167,12 +167,12 @@ impl Fit {
         if let Some(landmarks) = distance_landmarks {
             return reject("landmarks", landmarks, "its points are not sparse rows; use rpcholesky, or another scheme");
         }
+        if let Some(parameter) = properties.dense_only_parameter {
+            return reject(parameter, &"", "it computes with columns, and the rows are sparse; leave it out");
+        }
         if properties.dense_only {
-            return reject(
-                "solver",
-                &self.solver_family.name,
-                "it does not support sparse rows; leave `sparse` out, or use another solver",
-            );
+            let why = "it does not support sparse rows; read an svmlight file without `sparse`, or use another solver";
+            return reject("solver", &self.solver_family.name, why);
         }
         Ok(())
     }

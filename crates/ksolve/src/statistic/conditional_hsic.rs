@@ -67,6 +67,17 @@ pub(super) const STATISTIC: &str = super::hsic::FAMILY.name;
 #[doc(hidden)]
 pub const DEFAULT_COMPONENTS: usize = 10;
 
+/// Returns the default number of features of C for a table with this many stored rows: a tenth of
+/// the rows, between 300 and 2,000.
+///
+/// The error of the regressions that the statistic detects falls with 1/√n, but the error of too
+/// few features does not. For squares of a sum of three columns plus noise, 300 features of 10,000
+/// rows gave a correlation of 0.18 of independent columns, and 1,000 features one of 0.02.
+#[doc(hidden)]
+pub fn default_given_rank(row_count: u64) -> usize {
+    usize::try_from(row_count / 10).unwrap_or(usize::MAX).clamp(300, 2000)
+}
+
 /// The columns C on which a test conditions, and the regressions on their features.
 #[doc(hidden)]
 #[derive(Clone, Debug)]
@@ -121,7 +132,7 @@ pub(super) fn plan<T: Real>(plan: MemoryPlan, size: &ProblemSize, conditioning: 
         .saturating_mul(8)
         .saturating_mul(product_count.saturating_mul(product_count))
         .saturating_add(GramScratch::<T>::bytes(product_count, 1, PRODUCT_ROWS, size.threads));
-    plan.term("covariances and regressions", 5 * 8 * p * p, "lower `rank`")
+    plan.term("covariances and regressions", 5 * 8 * p * p, "lower `given_rank`, or `rank`")
         .term("components of a tile", PRODUCT_ROWS.saturating_mul(row_bytes), "lower `components`")
         .term("second moments of the products", products, "lower `components`")
 }

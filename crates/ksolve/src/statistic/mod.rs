@@ -74,7 +74,7 @@ pub use column_histogram::Histogram;
 #[doc(hidden)]
 pub use column_tests::ColumnDifference;
 #[doc(hidden)]
-pub use conditional_hsic::{Conditioning, DEFAULT_COMPONENTS};
+pub use conditional_hsic::{Conditioning, DEFAULT_COMPONENTS, default_given_rank};
 pub use herding::{Herd, Representatives, herd, represent};
 #[doc(hidden)]
 pub use model_mmd::{GroupDifference, ModelComparison, compare_with_model};

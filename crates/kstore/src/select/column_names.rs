@@ -148,7 +148,7 @@ impl Table {
                 }
                 Some(column) => {
                     if !request.encodes(self, column) {
-                        self.expect_numbers(column, "a feature must be numeric; remove the column from `features`")?;
+                        self.expect_feature(column)?;
                     }
                     vec![column]
                 }

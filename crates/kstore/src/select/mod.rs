@@ -298,6 +298,20 @@ impl Table {
         }
     }
 
+    /// Rejects a feature column that holds neither numbers nor requested categories.
+    pub(crate) fn expect_feature(&self, column: usize) -> Result<()> {
+        self.expect_numbers(
+            column,
+            match self.schema().sparse_shape(column) {
+                Some(_) => {
+                    "this command computes with columns; read an svmlight file without `sparse`, or write the rows to a .svm file \
+                     first, whose rows are read as dense rows"
+                }
+                None => "a feature must be numeric; remove the column from `features`",
+            },
+        )
+    }
+
     fn expect_labels(&self, column: usize) -> Result<()> {
         match self.schema().columns[column].kind {
             Kind::Binary | Kind::Sparse(_) | Kind::Other(_) => {

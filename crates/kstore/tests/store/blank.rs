@@ -53,6 +53,30 @@ fn columns_without_values_are_left_out_whatever_their_type_and_the_format() {
     }
 }
 
+/// The columns of a wide table are inspected in groups. Every column keeps its place, also in the
+/// last group.
+#[test]
+fn columns_of_every_group_of_a_wide_table_are_inspected() {
+    let folder = folder();
+    let value = |column: usize, row: usize| match column {
+        100 | 1900 => f64::NAN,
+        1400 => row as f64 + 5.0,
+        _ => (row * 7 + column) as f64 % 13.0 + 0.5,
+    };
+    let column_names: Vec<String> = (0..2000).map(|column| format!("x{column}")).collect();
+    let column = |j: usize| Arc::new(Float64Array::from_iter_values((0..300).map(|row| value(j, row)))) as ArrayRef;
+    let columns: Vec<(&str, ArrayRef)> =
+        column_names.iter().enumerate().map(|(j, name)| (name.as_str(), column(j))).collect();
+    let path = folder.path().join("wide.parquet");
+    write(&path, &batch(&columns), WriterProperties::default());
+    let selected = Table::open(&[&path]).unwrap().select(&Selection::default()).unwrap();
+    let (inspected, note) = selected.inspect_columns();
+    assert_eq!(note, Some(ColumnNote::Blank { columns: names(&["x100", "x1900"]) }));
+    let (searched, notes) = crate::categories::search_selected(inspected, 64, 2).unwrap();
+    assert!(matches!(&notes[..], [ColumnNote::RowCounter { column }] if column == "x1400"), "{notes:?}");
+    assert_eq!(searched.feature_columns().len(), 1997);
+}
+
 /// Pandas writes a text column without values to Parquet as NaN.
 #[test]
 fn counted_text_without_a_value_is_missing_whatever_the_file_takes_it_for() {

@@ -106,8 +106,6 @@ pub(super) fn check(
     unsupported_options.into_iter().try_for_each(|(name, is_set)| reject_if(is_set, name, "", why))?;
     let why = "`map` exact uses the exact kernel for all rows already; leave one of the two out";
     reject_if(request.options.map.is_exact_kernel(), "local", "", why)?;
-    let why = "leaves store dense rows, and the rows of this table are sparse; leave it out";
-    reject_if(request.options.kernel.sparse_columns().is_some(), "local", "", why)?;
     let why = "validation rows decide whether `local` is used; leave one of the two out";
     reject_if(request.options.folds == FoldSpec::None, "folds", "none", why)?;
     request.reject_weights("`local`", "leave it out")

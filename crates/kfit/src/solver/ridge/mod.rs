@@ -243,6 +243,8 @@ impl<T: Real> Solver<T> for Ridge {
             landmarks_unused_why: needs_factor.then_some(why),
             // validation rows decide whether the leaves help
             always_needs_validation_rows: self.max_leaf_rows.is_some(),
+            dense_only_parameter: (self.max_leaf_rows.is_some().then_some(LEAF_ROWS.name))
+                .or(self.computes_importance.then_some(IMPORTANCE.name)),
             ..SolverProperties::default()
         }
     }
