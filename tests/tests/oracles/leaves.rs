@@ -239,7 +239,7 @@ fn series(n: usize) -> (Rows, Vec<f64>) {
     let mut state = 0.0;
     let row = |i: usize| {
         state = 0.95 * state + 0.3 * random.normal();
-        let x = vec![2.0 * random.uniform() - 1.0, i as f64 / 100.0];
+        let x = vec![2.0 * random.uniform() - 1.0, i as f64 / 1000.0];
         let y = (2.0 * x[0]).sin() + state + 0.02 * random.normal();
         (x, y)
     };
@@ -284,7 +284,7 @@ fn leaves_with_their_own_kernel_predict_rows_between_and_leave_later_rows_alone(
     let all = LinearHead { weights: fitted.coefficients.clone(), intercept: fitted.intercept.clone() };
     // the tree splits the inputs of the kernel, first along the time, whose length scale is short
     let weights = &leaves.splits.weights;
-    assert!(15.0 * weights[(1, 0)].abs() > 10.0 * 2.0 * weights[(0, 0)].abs(), "{weights:?}");
+    assert!(1.5 * weights[(1, 0)].abs() > 10.0 * 2.0 * weights[(0, 0)].abs(), "{weights:?}");
     let node_values = |x: &[f64]| -> Vec<f64> {
         let value = |j: usize| leaves.splits.intercept[j] + weights[(0, j)] * x[0] + weights[(1, j)] * x[1];
         (0..weights.ncols()).map(value).collect()
@@ -308,6 +308,27 @@ fn leaves_with_their_own_kernel_predict_rows_between_and_leave_later_rows_alone(
     let mut out = vec![0.0; later.1.len()];
     again.predict(&later.0.concat(), &mut out).unwrap();
     assert_eq!(out, predicted(&own.model, &later.0));
+}
+
+#[test]
+fn leaves_with_their_own_kernel_are_discarded_if_they_do_not_hold_on_the_last_fold() {
+    let mut random = Lcg(45);
+    let x: Rows = (0..1800).map(|_| vec![2.0 * random.uniform() - 1.0, random.uniform()]).collect();
+    let target = |sign: f64| -> Vec<f64> {
+        let rows = x.iter().enumerate();
+        rows.map(|(i, x)| (2.0 * x[0]).sin() + if i < 1500 { 1.0 } else { sign } * (20.0 * x[0]).sin()).collect()
+    };
+    let fit = fit(30, 700).set("folds", "blocks:6").kernel("gaussian(sigma=3)".parse().unwrap());
+    let fit = fit.set("local_kernel", "exponential()");
+    let on = |sign: f64| run(&fit, &table(&x, &target(sign)), 2).unwrap();
+    let (same, opposite) = (on(1.0), on(-1.0));
+    assert!(model(&same).leaves.is_some());
+    let errors = ["mse of the features, random rows", "mse with leaves, random rows"];
+    let [without, with] = errors.map(|name| figure(&opposite, name).unwrap());
+    assert!(with < 0.9 * without && model(&opposite).leaves.is_none(), "{with} {without}");
+    let errors = ["held-out mse of the features", "held-out mse with leaves"];
+    let [without, with] = errors.map(|name| figure(&opposite, name).unwrap());
+    assert!(with > 1.5 * without, "{with} {without}");
 }
 
 #[test]

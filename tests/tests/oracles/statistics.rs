@@ -333,6 +333,8 @@ fn the_aggregated_test_is_that_of_its_kernels() {
         &options(&kernels[0], &kernels[0], 20, 99),
     );
     assert_eq!((together.kernels.len(), together.ranks.len()), (10, 10));
+    // each kernel has a pass for its landmarks
+    assert!(together.passes >= 12, "{}", together.passes);
     // each kernel alone, with the same random labels
     let alone: Vec<TestStatistic> = together
         .kernels
