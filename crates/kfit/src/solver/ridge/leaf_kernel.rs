@@ -3,7 +3,7 @@
 use super::leaves::{ReducedFit, is_random_validation_row};
 use super::tree::{self, Tree};
 use crate::features::FitData;
-use crate::{LinearHead, Result};
+use crate::{Error, LinearHead, Result};
 use faer::{Mat, MatRef};
 use kapprox::{Kernel, Real};
 use kmodel::likelihood;
@@ -61,6 +61,9 @@ pub(super) fn learn<T: Real>(
         Ok(())
     })?;
     let row_count = residuals.len() / t;
+    if row_count < 2 {
+        return Err(Error::TooFewRows { rows: row_count as u64 });
+    }
     let matrix = |values: &[f64]| MatRef::from_row_major_slice(values, row_count, values.len() / row_count).to_owned();
     let stage = data.resources.stage_observer.start_stage("kernel of the leaves", None);
     let (x, residuals) = (matrix(&x), matrix(&residuals));
