@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn words_that_a_shell_would_split_or_read_are_quoted() {
-        let texts = ["a.parquet", "fold == 0", "it's", "", "50..2000", "$(x)"].map(|word| quote_for_shell(word.into()));
+        let texts = ["a.parquet", "fold == 0", "it's", "", "50..2000", "$(x)"].map(quote_for_shell);
         assert_eq!(texts, ["a.parquet", "'fold == 0'", r"'it'\''s'", "''", "50..2000", "'$(x)'"]);
     }
 }
