@@ -54,6 +54,10 @@ pub fn describe_certificate(certificate: &Certificate) -> String {
     }
 }
 
+fn join_short(parameters: &[f64]) -> String {
+    parameters.iter().map(|parameter| short_lambda(*parameter)).collect::<Vec<_>>().join(", ")
+}
+
 /// Formats the root of the cross-validated squared error, with its standard error over folds.
 fn rmse_with_error(mse: f64, cell: &SurfaceCell) -> String {
     let rmse = number(mse.sqrt(), 4);
@@ -160,7 +164,13 @@ impl FitReport {
         let has_gcv = self.selected_cell().is_some_and(|cell| cell.gcv.is_some());
         let is_shown = |name: &str| name == NODES.name || has_gcv && name == EFFECTIVE_DIMENSION;
         let figures = fit.figures.iter().filter(|figure| !is_shown(figure.name));
-        facts.extend(figures.map(|figure| (figure.name, format_list(&figure.values))));
+        facts.extend(figures.filter_map(|figure| match (figure.name, figure.values.len()) {
+            // the chosen value is listed already
+            ("lambda" | "C", 0 | 1) => None,
+            ("lambda", _) => Some(("lambdas compared", join_short(&figure.values))),
+            ("C", _) => Some(("values of C compared", join_short(&figure.values))),
+            (name, _) => Some((name, format_list(&figure.values))),
+        }));
         facts
     }
 

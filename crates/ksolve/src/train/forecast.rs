@@ -4,6 +4,7 @@
 
 use crate::features::FeatureTier;
 use crate::request::{FitRequest, Forecast, PassShape, Resources, RowAccess, Stage, TrainOptions, all_fit};
+use super::column_sample;
 use crate::{Error, FoldSpec, Result, metric, prepare::stage_plans, prepare::target_counts, solver::Solver};
 use kapprox::Real;
 use kstore::{ReadSettings, RowBuf, RowSource, SelectedTable, checkpoint::Journal};
@@ -45,6 +46,10 @@ pub(super) fn all_stages<T: Real>(
     let (pass_shape, mut stages) = solver.stages(access, request)?;
     let learning_stage = metric::learning_stage::<T>(request)?.or(metric::length_scale_stage(request, pass_shape)?);
     stages.splice(1..1, learning_stage);
+    if solver.properties().stores_distributions && request.size.input_columns > 0 {
+        let plan = column_sample::plan(&request.size, pass_shape, request.resources.memory);
+        stages.push(Stage { plan, passes: 1 });
+    }
     Ok((pass_shape, stages))
 }
 
