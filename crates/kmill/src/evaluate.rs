@@ -53,8 +53,8 @@ pub(crate) struct EvaluateArgs {
     #[arg(long, value_name = "NAME", value_parser = parse::name, help_heading = "Run")]
     pub(crate) group: Option<String>,
     /// Score the N rows with the highest scores of the positive class (two classes: precision,
-    /// recall and lift), the N most anomalous rows (oneclass, mean, kpca), or the first N rows of every
-    /// group (ranking) [default: none; the number of outliers in the target; 10 per group]
+    /// recall and lift), the N most anomalous rows (oneclass, mean, kpca), or the first N rows of
+    /// every group (ranking) [default: none; the number of outliers in the target; 10 per group]
     #[arg(long, value_name = "N", value_parser = parse::positive_integer, help_heading = "Run")]
     pub(crate) top: Option<usize>,
     /// Also write an HTML page: residuals, or the confusion matrix, the ROC curve and the

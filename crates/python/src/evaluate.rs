@@ -121,9 +121,7 @@ impl EvaluationRequest {
         }
         let orders_rows = predictor.scores_anomalies() || predictor.metadata().task == Task::Ranking;
         match self.top {
-            Some(top) if self.group.is_none() && !orders_rows => {
-                predictor.with_top(top)
-            }
+            Some(top) if self.group.is_none() && !orders_rows => predictor.with_top(top),
             _ => Ok(predictor),
         }
     }

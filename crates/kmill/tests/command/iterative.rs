@@ -187,7 +187,8 @@ fn components_tell_how_far_a_row_is_from_what_they_span() {
     let far = novelty("points.csv");
     assert!(own.iter().all(|v| *v > 0.0) && far.iter().all(|v| *v > 2.0 * mean), "{mean} {far:?}");
     // with labels, the reconstruction errors are scored like the scores of a novelty detector
-    std::fs::write(at.join("labels.csv"), "x0,x1,odd\n30,30,1\n0,1,0\n-20,4,1\n0.9,0.2,1\n2,-0.4,0\n-1,0.2,0\n").unwrap();
+    std::fs::write(at.join("labels.csv"), "x0,x1,odd\n30,30,1\n0,1,0\n-20,4,1\n0.9,0.2,1\n2,-0.4,0\n-1,0.2,0\n")
+        .unwrap();
     let errors = novelty("labels.csv");
     let (odd, normal) = ([0, 2, 3].map(|i| errors[i]), [1, 4, 5].map(|i| errors[i]));
     let wins = odd.iter().flat_map(|a| normal.iter().map(move |b| f64::from(a > b))).sum::<f64>();

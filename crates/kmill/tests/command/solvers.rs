@@ -1,6 +1,6 @@
 //! Solvers other than ridge on the command line: from fit to predict and evaluate, and refusals.
 
-use crate::run::{kmill, ok, run};
+use crate::run::{kmill, ok};
 use std::path::Path;
 
 fn refused(folder: &Path, line: &str, message: &str) {
@@ -163,11 +163,10 @@ fn probabilities_and_the_log_loss_of_logistic_regression() {
     ok(at, "fit fisher t.parquet --target y --rank 50 -o f --json");
     refused(at, "predict f t.parquet --probabilities -o refused", "are not probabilities");
     // the chosen lambda and the compared lambdas have different names, and many classes a hint
-    let text = |output: std::process::Output| String::from_utf8(output.stdout).unwrap();
-    let fit = |data: &str| {
-        text(run(at, &format!("fit logistic {data} --target y --rank 5 --lambda 0.01,1e-3 --folds 2 -o l")))
-    };
-    let few = fit("t.parquet");
+    let line = "fit logistic t.parquet --target y --rank 5 --lambda 0.01,1e-3 --folds 2 -o l";
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_kmill"));
+    let few = command.current_dir(at).args(line.split_whitespace()).output().unwrap();
+    let few = String::from_utf8(few.stdout).unwrap();
     assert!(few.contains("  lambdas compared") && few.contains(" 0.01, 0.001\n"), "{few}");
     assert_eq!(few.lines().filter(|line| line.split_whitespace().next() == Some("lambda")).count(), 1, "{few}");
     let row = |i: usize| format!("{},{},c{}\n", i % 5, i % 21 / 5, i % 21);

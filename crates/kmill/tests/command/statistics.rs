@@ -182,7 +182,10 @@ fn a_model_sees_that_a_column_spreads_and_that_a_level_is_new() {
     old[start..start + name.len()].copy_from_slice(b"distributionz");
     std::fs::write(at.join("o"), old).unwrap();
     let (code, test, told) = kmill(at, "test mmd o new.csv --json");
-    assert!(code == 0 && told.contains("fit it again on the old rows") && test["column_tests"].is_null(), "{told} {test}");
+    assert!(
+        code == 0 && told.contains("fit it again on the old rows") && test["column_tests"].is_null(),
+        "{told} {test}"
+    );
 }
 
 #[test]

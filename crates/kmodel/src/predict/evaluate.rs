@@ -4,7 +4,8 @@ use super::{Extras, Predictor, anomalous_rows::Smallest, error_clusters::ErrorCl
 use crate::score::roc::{MAX_EXACT_ROWS, RankedScores};
 use crate::score::{
     CalibrationBin, ClassificationScores, ClassificationSums, IntervalSums, LossSums, RankingRows, RankingScores,
-    RegressionMetrics, RegressionScores, RegressionSums, SetSums, ThresholdScores, orient_score, serialize_count, serialize_optional_count,
+    RegressionMetrics, RegressionScores, RegressionSums, SetSums, ThresholdScores, orient_score, serialize_count,
+    serialize_optional_count,
 };
 use crate::{
     Classes, Error, RegressionLoss, Result, Task,
@@ -33,13 +34,9 @@ pub struct NoveltyScores {
     /// Number of true outliers.
     #[serde(rename = "unusual", serialize_with = "serialize_count")]
     pub outliers: f64,
-    /// Number of rows with a negative score; `None` for kernel PCA, whose reconstruction errors have
-    /// no threshold.
-    #[serde(
-        rename = "negative",
-        skip_serializing_if = "Option::is_none",
-        serialize_with = "serialize_optional_count"
-    )]
+    /// Number of rows with a negative score; `None` for kernel PCA, whose reconstruction errors
+    /// have no threshold.
+    #[serde(rename = "negative", skip_serializing_if = "Option::is_none", serialize_with = "serialize_optional_count")]
     pub negative_scores: Option<f64>,
     /// Fraction of true outliers among the rows with a negative score.
     pub precision: Option<f64>,

@@ -31,8 +31,11 @@ pub(super) fn section(column_tests: &[ColumnDifference], tested_rows: &str, samp
         })
         .collect();
     let rows: Vec<Vec<String>> = column_tests.iter().map(|column| column_cells(column).to_vec()).collect();
-    let histogram_note =
-        if charts.is_empty() { "" } else { " Histograms are of the tested rows, without the outer 0.5 % of the values." };
+    let histogram_note = if charts.is_empty() {
+        ""
+    } else {
+        " Histograms are of the tested rows, without the outer 0.5 % of the values."
+    };
     let note = format!(
         "Each column is tested alone: numbers by the test of Kolmogorov and Smirnov, categories by a chi-squared test \
         ({tested_rows}). The distance is the largest difference of the distribution functions, or the total variation of \

@@ -165,8 +165,7 @@ impl FeatureMoments<'_> {
     /// Returns the numbers of all rows of each level, and of the rows without a level.
     pub(super) fn level_counts(&self, levels: &[(usize, String)]) -> Vec<f64> {
         let rows = self.rows as f64;
-        let mut counts: Vec<f64> =
-            levels.iter().map(|(feature, _)| (self.fraction(*feature) * rows).round()).collect();
+        let mut counts: Vec<f64> = levels.iter().map(|(feature, _)| (self.fraction(*feature) * rows).round()).collect();
         counts.push((rows - counts.iter().sum::<f64>()).max(0.0));
         counts
     }

@@ -15,12 +15,12 @@
 //! The witness function (μ − ν)ᵀφ(x) − (|μ|² − |ν|²)/2 is positive for rows that are more typical
 //! of the training rows, and negative for rows that are more typical of the new rows.
 //!
-//! A column is tested as a column of two tables is: by its distribution function, of which the model
-//! stores quantiles, or by the frequencies of its levels.
+//! A column is tested like a column of two tables: by its distribution function, of which the
+//! model stores quantiles, or by the frequencies of its levels.
 //!
-//! *Passes*: one for the statistics of the columns, one for a sample of them, one for the features,
-//! one over the stored features for the groups. *Flops* for m rows and p features: the map, mp² for the covariance, 9p³
-//! for the spectrum. *Bytes*: 5p² numbers, and p for each group.
+//! *Passes*: one for the statistics of the columns, one for a sample of the rows, one for the
+//! features, one over the stored features for the groups. *Flops* for m rows and p features: the
+//! map, mp² for the covariance, 9p³ for the spectrum. *Bytes*: 5p² numbers, and p for each group.
 //!
 //! Reference: Gretton, Fukumizu, Harchaoui, Sriperumbudur, "A fast, consistent kernel two-sample
 //! test", NIPS 2009.
@@ -44,7 +44,9 @@ use kapprox::landmark::{LandmarkSet, TableScan};
 use kapprox::map::{LandmarkMapArgs, MapConstructor};
 use kapprox::metric::MetricRows;
 use kapprox::{FeatureMap, Kernel, MapSpec};
-use kstore::{Label, LabelCodes, MemoryPlan, ReadSettings, RowSource, SelectedTable, Statistics, StatisticsReduction, TableRows};
+use kstore::{
+    Label, LabelCodes, MemoryPlan, ReadSettings, RowSource, SelectedTable, Statistics, StatisticsReduction, TableRows,
+};
 use std::sync::Arc;
 
 /// The comparison of new rows with the training rows of a model.

@@ -2,9 +2,9 @@
 //! per row. It contains no times, because times depend on solver, map and computer; each stage
 //! shows its rate while it runs.
 
+use super::column_sample;
 use crate::features::FeatureTier;
 use crate::request::{FitRequest, Forecast, PassShape, Resources, RowAccess, Stage, TrainOptions, all_fit};
-use super::column_sample;
 use crate::{Error, FoldSpec, Result, metric, prepare::stage_plans, prepare::target_counts, solver::Solver};
 use kapprox::Real;
 use kstore::{ReadSettings, RowBuf, RowSource, SelectedTable, checkpoint::Journal};

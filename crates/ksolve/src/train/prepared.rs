@@ -166,11 +166,7 @@ pub(crate) fn prepare<T: Real>(
 
 /// Describes why there are fewer features than requested, such as linearly dependent landmarks;
 /// `None` if there are as many as requested.
-fn describe_reduced_rank<T: Real>(
-    built_map: &BuiltMap<T>,
-    survey: &Survey,
-    options: &TrainOptions,
-) -> Option<String> {
+fn describe_reduced_rank<T: Real>(built_map: &BuiltMap<T>, survey: &Survey, options: &TrainOptions) -> Option<String> {
     let LandmarkCounts { landmark_count, candidate_count } = built_map.landmark_counts?;
     let feature_count = match &built_map.second_view {
         Some(second_view) => second_view.feature_count.min(built_map.map.dims().1 - second_view.feature_count),

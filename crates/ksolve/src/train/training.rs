@@ -104,8 +104,17 @@ pub fn train<T: Real>(
         + extra_passes
         + u64::from(!clusters.profiles.is_empty())
         + u64::from(!distributions.is_empty());
-    Ok(ModelAssembly { selected, options, prepared: &prepared, access, solution, certificates, clusters, distributions }
-        .into_trained_model(resources.workers))
+    Ok(ModelAssembly {
+        selected,
+        options,
+        prepared: &prepared,
+        access,
+        solution,
+        certificates,
+        clusters,
+        distributions,
+    }
+    .into_trained_model(resources.workers))
 }
 
 fn largest_plan(plans: Vec<MemoryPlan>, budget: usize) -> MemoryPlan {

@@ -87,9 +87,9 @@ pub enum Resemblance {
 impl Resemblance {
     fn observation(&self) -> String {
         match self {
-            Self::MarkedNumbers(number) => format!(
-                "is read as text but looks like numbers with a unit or another mark, such as {number:?}"
-            ),
+            Self::MarkedNumbers(number) => {
+                format!("is read as text but looks like numbers with a unit or another mark, such as {number:?}")
+            }
             Self::MissingWord(word) => format!("has the value {word:?}, which is a category"),
         }
     }

@@ -11,8 +11,8 @@ pub enum ColumnNote {
     Blank { columns: Vec<String> },
     /// A text column with too many values for categories is omitted.
     TooManyValues { column: String, values: DistinctCount },
-    /// A text column that becomes categories resembles something else. Options about the texts apply
-    /// to files only.
+    /// A text column that becomes categories resembles something else. Options about the texts
+    /// apply to files only.
     Resembles { column: String, resemblance: Resemblance, is_file: bool },
     /// A numeric column is read as times of day or dates.
     NumericTimes { column: String, form: TimeForm },

@@ -45,7 +45,10 @@ impl BatchTable {
     fn with_sparse_shape(batches: Vec<RecordBatch>, known_shape: Option<SparseShape>) -> Result<Self> {
         let batches: Vec<RecordBatch> = batches.into_iter().filter(|batch| batch.num_rows() > 0).collect();
         let Some(first_batch) = batches.first() else {
-            return Err(Error::Empty { what: TABLE_IN_MEMORY.to_string(), why: "no rows; give at least one".to_string() });
+            return Err(Error::Empty {
+                what: TABLE_IN_MEMORY.to_string(),
+                why: "no rows; give at least one".to_string(),
+            });
         };
         if let Some(other) = batches.iter().find(|batch| batch.schema().fields() != first_batch.schema().fields()) {
             let (first, other) = (first_batch.schema(), other.schema());
