@@ -7,8 +7,8 @@ use crate::fit::Verbosity;
 use crate::growth::growth_lines;
 use crate::importance::{bars, describe_metric, importance, most_important_line, slopes};
 use crate::table::{
-    AlignedTable, Grid, facts, format_count, format_list, format_seconds, number, optional_number, rounded_kernel,
-    short_lambda,
+    AlignedTable, Grid, MAX_LISTED, facts, format_count, format_list, format_seconds, number, optional_number,
+    rounded_kernel, short_lambda,
 };
 use kfit::solver::EFFECTIVE_DIMENSION;
 use kfit::solver::by_name;
@@ -54,8 +54,11 @@ pub fn describe_certificate(certificate: &Certificate) -> String {
     }
 }
 
-fn join_short(parameters: &[f64]) -> String {
-    parameters.iter().map(|parameter| short_lambda(*parameter)).collect::<Vec<_>>().join(", ")
+/// Formats the first values of a list like the chosen lambda.
+fn format_lambdas(lambdas: &[f64]) -> String {
+    let ellipsis = if lambdas.len() > MAX_LISTED { ", …" } else { "" };
+    let shown: Vec<String> = lambdas.iter().take(MAX_LISTED).map(|lambda| short_lambda(*lambda)).collect();
+    format!("{}{ellipsis}", shown.join(", "))
 }
 
 /// Formats the root of the cross-validated squared error, with its standard error over folds.
@@ -167,8 +170,8 @@ impl FitReport {
         facts.extend(figures.filter_map(|figure| match (figure.name, figure.values.len()) {
             // the chosen value is listed already
             ("lambda" | "C", 0 | 1) => None,
-            ("lambda", _) => Some(("lambdas compared", join_short(&figure.values))),
-            ("C", _) => Some(("values of C compared", join_short(&figure.values))),
+            ("lambda", _) => Some(("lambdas compared", format_lambdas(&figure.values))),
+            ("C", _) => Some(("values of C compared", format_list(&figure.values))),
             (name, _) => Some((name, format_list(&figure.values))),
         }));
         facts
