@@ -98,7 +98,7 @@ mod tests {
             values
         };
         let rounded = |values: &[f64]| values.iter().map(|v| (v * 4.0).round()).collect::<Vec<f64>>();
-        let (old, wide) = (wave(5000, 1.3, 1.0), wave(700, 0.7, 3.0));
+        let (old, wide) = (wave(1500, 1.3, 1.0), wave(700, 0.7, 3.0));
         for new in [&wide, &wave(400, 0.7, 1.0), &wave(50, 2.1, 0.01), &vec![7.0; 9], &vec![-7.0; 9]] {
             let (exact, found) = (distance(&old, new), stored(&old).distance(new));
             assert!(found <= exact + 1e-12 && exact - found < 1.0 / 64.0, "{exact} {found}");
