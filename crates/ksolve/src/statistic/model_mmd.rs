@@ -131,8 +131,8 @@ pub fn compare_with_model(
     let (column_tests, column_test_rows) = match tests_columns {
         true => test_columns(&model, selected, &statistics, pass_shape, resources)?,
         false => {
-            let text = "the model does not store the distributions of its columns, so single columns are not tested; \
-                fit it again on the old rows";
+            let text = "the model does not store the distributions of its columns, because an earlier version wrote it or \
+                it has more than 10,000 numeric columns; single columns are not tested: fit it again on the old rows";
             resources.stage_observer.warn(text.to_string());
             Default::default()
         }

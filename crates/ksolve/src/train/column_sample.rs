@@ -17,6 +17,8 @@ pub(crate) const MAX_ROWS: usize = 10_000;
 /// Number of values of a sample beyond which it has fewer rows, but not fewer than [`MIN_ROWS`].
 const MAX_VALUES: usize = 1 << 20;
 const MIN_ROWS: usize = 200;
+/// Maximum number of numeric columns: more would make the header of the model file too large.
+const MAX_COLUMNS: usize = 10_000;
 /// Maximum number of lanes, each with its own sample.
 const MAX_LANES: usize = 4;
 
@@ -54,8 +56,19 @@ pub(crate) fn draw(
     Ok(uniform_sample(&scan, sample_rows(RowSource::<f64>::shape(&source).input_count), Purpose::Quality, seed)?)
 }
 
-/// Returns the distributions of the numeric columns, in one pass over the rows; empty for sparse
-/// rows, and without numeric columns.
+/// Returns the features that are numeric columns; none for sparse rows, and if there are more than
+/// [`MAX_COLUMNS`].
+pub(super) fn described_features(selected: &SelectedTable) -> Vec<usize> {
+    if selected.sparse_shape().is_some() {
+        return Vec::new();
+    }
+    let is_binary = selected.encoding().map_or(Vec::new(), |encoding| encoding.binary_mask());
+    let feature_count = selected.shape().input_count;
+    let numeric: Vec<usize> = (0..feature_count).filter(|j| is_binary.get(*j) != Some(&true)).collect();
+    if numeric.len() > MAX_COLUMNS { Vec::new() } else { numeric }
+}
+
+/// Returns the distributions of the [`described_features`], in one pass over the rows.
 pub(super) fn column_distributions(
     selected: &SelectedTable,
     statistics: &Statistics,
@@ -63,10 +76,8 @@ pub(super) fn column_distributions(
     pass_shape: PassShape,
     resources: &Resources<'_>,
 ) -> Result<Vec<ColumnDistribution>> {
-    let is_binary = selected.encoding().map_or(Vec::new(), |encoding| encoding.binary_mask());
-    let names = selected.feature_names();
-    let numeric: Vec<usize> = (0..names.len()).filter(|j| is_binary.get(*j) != Some(&true)).collect();
-    if selected.sparse_shape().is_some() || numeric.is_empty() {
+    let (names, numeric) = (selected.feature_names(), described_features(selected));
+    if numeric.is_empty() {
         return Ok(Vec::new());
     }
     let sample = draw(selected, statistics.rows, seed, pass_shape, resources)?;

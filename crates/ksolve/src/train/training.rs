@@ -42,7 +42,7 @@ pub fn train<T: Real>(
     let (t, fold_count) = target_counts::count_targets_and_folds(selected, solver_options, resources)?;
     let planned_request = request_for(t, fold_count)?;
     let access = solver.access(&planned_request)?;
-    let (pass_shape, stages) = all_stages(solver, access, &planned_request)?;
+    let (pass_shape, stages) = all_stages(selected, solver, access, &planned_request)?;
     forecast::report_forecast(selected, solver, access, &planned_request)?;
     let mut prepared = prepared::prepare::<T>(
         selected,
@@ -63,7 +63,7 @@ pub fn train<T: Real>(
     let (tier, plan) = match access {
         RowAccess::Rows => (
             FeatureTier::Recomputed,
-            largest_plan(memory_plans(all_stages(solver, access, &request)?.1), resources.memory),
+            largest_plan(memory_plans(all_stages(selected, solver, access, &request)?.1), resources.memory),
         ),
         RowAccess::Features | RowAccess::Landmarks => {
             plan_last_stage(&request.size, &plan_solver, prepared.pass_shape, resources)
