@@ -19,7 +19,7 @@ use std::sync::Arc;
     kmill evaluate leaving.safetensors customers.csv --positive yes --top 50\n  \
     kmill evaluate anomalies.safetensors test.parquet --target is_fraud --top 100\n  \
     kmill evaluate search.safetensors queries.parquet --group query --top 5\n\n\
-    A model of oneclass or mean needs --target: a column that is 0 for normal rows and 1 for outliers.")]
+    A model of oneclass or mean, or of kpca with --novelty, needs --target: a column that is 0 for normal rows and 1 for outliers.")]
 pub(crate) struct EvaluateArgs {
     /// Model file written by `kmill fit`
     #[arg(value_name = "MODEL")]
@@ -53,8 +53,8 @@ pub(crate) struct EvaluateArgs {
     #[arg(long, value_name = "NAME", value_parser = parse::name, help_heading = "Run")]
     pub(crate) group: Option<String>,
     /// Score the N rows with the highest scores of the positive class (two classes: precision,
-    /// recall and lift), the N most anomalous rows (oneclass, mean), or the first N rows of every
-    /// group (ranking) [default: none; the number of outliers in the target; 10 per group]
+    /// recall and lift), the N most anomalous rows (oneclass, mean, kpca), or the first N rows of
+    /// every group (ranking) [default: none; the number of outliers in the target; 10 per group]
     #[arg(long, value_name = "N", value_parser = parse::positive_integer, help_heading = "Run")]
     pub(crate) top: Option<usize>,
     /// Also write an HTML page: residuals, or the confusion matrix, the ROC curve and the
@@ -94,7 +94,7 @@ pub(crate) fn run(args: &EvaluateArgs, run: &RunSettings) -> Result<EvaluateRepo
     let predictor = open::load_predictor(&args.model, args.positive.as_deref(), args.threshold, run)?;
     let mut predictor = args.cost.into_iter().try_fold(predictor, Predictor::with_costs)?;
     let metadata = predictor.metadata().clone();
-    let is_novelty = metadata.task == Task::Novelty;
+    let is_novelty = predictor.scores_anomalies();
     if is_novelty && args.target.is_empty() {
         let why = "name the column that is 0 for normal rows and 1 for outliers: --target label; without such a column, kmill predict \
                    --top 20 lists the rows with the lowest scores";
@@ -105,14 +105,18 @@ pub(crate) fn run(args: &EvaluateArgs, run: &RunSettings) -> Result<EvaluateRepo
     let is_ranking = group.is_some() || metadata.task == Task::Ranking;
     if let Some(top) = args.top.filter(|_| !is_novelty && !is_ranking) {
         if metadata.classes.len() != 2 {
-            let why = "it applies to models of two classes, of oneclass and mean, and to rankings of rows in groups";
+            let why = "it applies to models of two classes, of oneclass, mean and kpca with --novelty, and to rankings of rows in groups";
             return Err(Error::option("--top", "", why, "omit it, or name the column of groups with --group"));
         }
         predictor = predictor.with_top(top as u64)?;
     }
     if !metadata.task.has_target() && !is_novelty {
         let why = format!("a model for {} has no target to compare with", metadata.task);
-        return Err(Error::option("MODEL", args.model.display(), why, "use kmill predict"));
+        let remedy = match &metadata.solver[..] {
+            "kpca" => "use kmill predict, or fit kpca with --novelty to score outliers",
+            _ => "use kmill predict",
+        };
+        return Err(Error::option("MODEL", args.model.display(), why, remedy));
     }
     let names = if args.target.is_empty() { metadata.targets.clone() } else { args.target.clone() };
     let missing_target = Some(args.missing_target.missing_target);

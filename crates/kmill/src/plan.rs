@@ -36,7 +36,7 @@ pub(crate) fn main(args: &PlanArgs) -> Result<()> {
     let run = args.run.resolve();
     let report = self::run(args, &run)?;
     output::print_report(&report, run.json)?;
-    Ok(report.forecast.stages.into_iter().try_for_each(|stage| stage.plan.check().map(drop))?)
+    Ok(report.forecast.check()?)
 }
 
 fn run(args: &PlanArgs, run: &RunSettings) -> Result<PlanReport> {

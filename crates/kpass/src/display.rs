@@ -39,7 +39,8 @@ pub fn format_bytes(n: usize) -> String {
 
 /// Returns the number of bytes rounded up to whole MiB, in the form that
 /// [`parse_bytes`](crate::budget::parse_bytes) reads.
-pub(crate) fn format_bytes_up(n: usize) -> String {
+#[doc(hidden)]
+pub fn format_bytes_up(n: usize) -> String {
     format!("{}MiB", n.div_ceil(1 << 20))
 }
 

@@ -184,7 +184,7 @@ pub fn short_lambda(lambda: f64) -> String {
 }
 
 /// Maximum number of values of a list that are shown.
-const MAX_LISTED: usize = 8;
+pub(crate) const MAX_LISTED: usize = 8;
 
 /// Formats the first values of a list, separated by commas. If all values are counts, they have no
 /// decimal points.

@@ -7,8 +7,8 @@ use crate::source::hive_partitions;
 use crate::source::remote::{self, RemoteObject};
 use crate::source::union_schema;
 use crate::source::{
-    self, AbsentRows, AddedColumn, BatchTable, ColumnType, ExtendedFile, Identity, SparseRule, TableFile, TextOptions,
-    TextReadOptions,
+    self, AbsentRows, AddedColumn, BatchTable, ColumnType, ExtendedFile, Identity, RECORD_BATCHES, SparseRule,
+    TABLE_IN_MEMORY, TableFile, TextOptions, TextReadOptions,
 };
 use crate::sparse::SparseShape;
 use crate::{Error, Float, MemoryPlan, Result, RowDigests};
@@ -258,7 +258,7 @@ impl Table {
     /// [`Error::Empty`] without rows; [`Error::Malformed`] for batches with different
     /// columns.
     pub fn from_batches(batches: Vec<crate::arrow::array::RecordBatch>) -> Result<Self> {
-        Ok(Self::from_file("record batches", Arc::new(BatchTable::new(batches)?)))
+        Ok(Self::from_file(TABLE_IN_MEMORY, Arc::new(BatchTable::new(batches)?)))
     }
 
     /// Returns a table of `row_count` rows that another process stores. The job describes the
@@ -396,6 +396,11 @@ impl Table {
     /// first file.
     pub fn format(&self) -> &'static str {
         self.parts.first().map_or("", |part| part.file.metadata().format)
+    }
+
+    /// Returns whether the rows are record batches in memory, which no option reads differently.
+    pub(crate) fn is_in_memory(&self) -> bool {
+        self.format() == RECORD_BATCHES
     }
 
     /// Returns the bytes that were read from the files so far, over all sources made from this

@@ -119,11 +119,9 @@ impl EvaluationRequest {
         if let Some(costs) = self.cost {
             predictor = predictor.with_costs(costs)?;
         }
-        let task = predictor.metadata().task;
+        let orders_rows = predictor.scores_anomalies() || predictor.metadata().task == Task::Ranking;
         match self.top {
-            Some(top) if self.group.is_none() && !matches!(task, Task::Novelty | Task::Ranking) => {
-                predictor.with_top(top)
-            }
+            Some(top) if self.group.is_none() && !orders_rows => predictor.with_top(top),
             _ => Ok(predictor),
         }
     }

@@ -184,6 +184,12 @@ def test_messages_of_fits_and_predictions_are_warnings(tmp_path):
     assert "KernelRidge: column id is left out" in said and "column k is left out" in said
     assert list(model.feature_names_in_) == ["a", "s"] and any("column id" in text for text in model.report_["warnings"])
     assert "column s: 300 of 300 rows have a value that did not occur in the fit" in told(lambda: model.predict(X.assign(s="zz")))
+    both = told(lambda: kmill.KernelRidge(rank=30).fit(X.assign(t=X.s), y).predict(X.assign(s="zz", t="zz")))
+    assert "2 columns have values that did not occur in the fit (of 300 rows: 300 in s, 300 in t)" in both and both.count("did not occur") == 1
+    words = told(lambda: kmill.KernelRidge(rank=30).fit(X.assign(s=X.s.where(X.k > 9, "NA")), y))
+    assert "if it means a missing value, replace it by one, such as None" in words and "missing_words" not in words
+    with pytest.raises(ValueError, match="the table in memory"):
+        kmill.KernelRidge(rank=30).fit(X.assign(s=X.s.where(X.k > 9)), y)
     far = told(lambda: model.predict(X.assign(a=1e6)))
     assert "300 of 300 rows have values outside the training range" in far and "clip=False" in far
     assert told(lambda: model.predict(X)) == ""

@@ -166,6 +166,9 @@ def test_scores_of_outliers_and_rankings():
         assert kmill.evaluate(model, strange, outliers == -1)["auc"] == scores["auc"]
         np.testing.assert_allclose(model.decision_function(X), model.score_samples(X) - model.offset_)
         assert np.array_equal(model.predict(X) == -1, model.decision_function(X) < 0)
+    components = kmill.KernelPCA(3, novelty=True, gamma=0.2, rank=60).fit(X)
+    scores = kmill.evaluate(components, strange, outliers, top=5)
+    assert scores["auc"] == pytest.approx(roc_auc_score(outliers == -1, components.distance(strange))) and scores["top"] == 5
     with pytest.raises(ValueError, match="an outlier detector has no target; pass y"):
         kmill.evaluate(model, "rows.parquet")
     query, grades = np.arange(400) // 20, np.digitize(y, [-0.5, 0.5])

@@ -200,6 +200,8 @@ pub struct TrainOptions {
     pub candidates: Option<usize>,
     /// Number of features of the map, which is the largest rank.
     pub rank: usize,
+    /// True if `rank` is a default: a smaller rank without an approximation error is no news.
+    pub is_default_rank: bool,
     /// Tolerance of the relative trace error: the fit uses the smallest rank whose error is at most
     /// this number.
     pub tolerance: Option<f64>,
@@ -227,6 +229,7 @@ impl TrainOptions {
             landmarks: LandmarkSource::default(),
             candidates: None,
             rank,
+            is_default_rank: false,
             tolerance: None,
             ranks: vec![rank],
             folds: FoldSpec::None,

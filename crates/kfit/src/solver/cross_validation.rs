@@ -32,10 +32,24 @@ pub(super) struct HeldOutFits<'a>(Box<dyn Observer + 'a>);
 
 impl<'a> HeldOutFits<'a> {
     /// Begins the stage of `function_count` functions for each fold and regularisation parameter.
-    pub(super) fn start<T: Real>(data: &'a FitData<'_, T>, penalty_count: usize, function_count: usize) -> Self {
-        let steps = (data.folds.count() * penalty_count * function_count) as u64;
-        Self(data.resources.stage_observer.start_steps("fits without a fold", steps))
+    pub(super) fn start<T: Real>(
+        data: &'a FitData<'_, T>,
+        penalties: &[Regularisation],
+        function_count: usize,
+    ) -> Self {
+        let steps = (data.folds.count() * penalties.len() * function_count) as u64;
+        let name = stage_name(data.folds.count(), penalties, function_count);
+        Self(data.resources.stage_observer.start_steps(&name, steps))
     }
+}
+
+/// Returns the name of the stage, with the numbers whose product is the number of fits.
+fn stage_name(fold_count: usize, penalties: &[Regularisation], function_count: usize) -> String {
+    let penalty = if matches!(penalties.first(), Some(Regularisation::Lambda(_))) { "lambdas" } else { "values of C" };
+    let factors = [(fold_count, "folds"), (penalties.len(), penalty), (function_count, "functions")];
+    let factors = factors.into_iter().filter(|(count, _)| *count > 1);
+    let factors: Vec<String> = factors.map(|(count, of)| format!("{count} {of}")).collect();
+    format!("fits without a fold ({})", factors.join(" x "))
 }
 
 impl Observer for HeldOutFits<'_> {

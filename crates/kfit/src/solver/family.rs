@@ -55,6 +55,9 @@ pub struct SolverProperties {
     /// True if the fit needs folds under these settings even though cross-validation chooses no
     /// parameter (ridge regression with leaves).
     pub always_needs_validation_rows: bool,
+    /// True if the model stores the distribution of every numeric column of its training rows, with
+    /// which new rows are compared.
+    pub stores_distributions: bool,
     /// For a solver that uses distances between landmarks instead of a feature map: its name, for
     /// error messages. Otherwise `None`.
     pub distance_solver_name: Option<&'static str>,

@@ -50,7 +50,7 @@ struct MeanEmbedding {
 
 impl<T: Real> Solver<T> for MeanEmbedding {
     fn properties(&self) -> SolverProperties {
-        SolverProperties { stores_features: true, ..SolverProperties::default() }
+        SolverProperties { stores_features: true, stores_distributions: true, ..SolverProperties::default() }
     }
 
     fn plan(&self, plan: MemoryPlan, size: &ProblemSize, _: PassShape) -> MemoryPlan {

@@ -60,6 +60,12 @@ fn two_commands_predict_a_csv_with_an_id_text_and_missing_values() {
         code == 0 && told.contains("column city: 1 of 2 rows have a value that did not occur in the fit"),
         "{told}"
     );
+    // several columns are one line
+    std::fs::write(path.join("two.csv"), "id,city,shop,open,a,b\n1,Rome,s99,true,,0.5\n2,Ulm,s98,true,0.2,0.5\n")
+        .unwrap();
+    let (code, _, told) = kmill(path, "predict m.safetensors two.csv -o two-out.csv");
+    let named = "2 columns have values that did not occur in the fit (of 2 rows: 2 in shop, 1 in city);";
+    assert!(code == 0 && told.contains(named) && told.matches("did not occur").count() == 1, "{told}");
     // an option overrides the model
     let (code, _, told) = kmill(path, "predict m.safetensors one.csv -o one-out.csv --missing error");
     assert!(code == 1 && told.contains("row 0") && told.contains("column \"a\" is missing"), "{told}");

@@ -84,6 +84,13 @@ fn a_plan_runs_nothing_and_a_budget_too_small_is_refused() {
     assert!(code == 1 && stderr.contains("raise --memory"), "{code}: {stderr}");
     assert!(plan["bytes_read"].is_null(), "{plan}");
     assert_eq!(plan["fits"], false);
+    // plan and fit name the largest stage, and the run fits the budget that they name
+    let stages = plan["stages"].as_array().unwrap().iter();
+    let largest = stages.max_by_key(|stage| stage["bytes"].as_u64()).unwrap()["what"].as_str().unwrap().to_string();
+    let budget = stderr.rsplit("--memory to ").next().unwrap().trim().to_string();
+    assert!(stderr.contains(&format!("error: {largest} needs")), "{largest}: {stderr}");
+    let line = format!("plan ridge t.parquet --target y --rank 500 --memory {budget} --json");
+    assert_eq!(ok(at, &line)["fits"], true, "{budget}");
     let (code, _, stderr) = kmill(at, "fit ridge t.parquet --target y --rank 500 --memory 1MiB -o m");
     assert!(code == 1 && stderr.contains("--memory") && stderr.contains("raise"), "{stderr}");
     assert!(!at.join("m").exists());

@@ -186,7 +186,20 @@ fn components_tell_how_far_a_row_is_from_what_they_span() {
     std::fs::write(at.join("points.csv"), "x0,x1\n30,30\n-20,4\n").unwrap();
     let far = novelty("points.csv");
     assert!(own.iter().all(|v| *v > 0.0) && far.iter().all(|v| *v > 2.0 * mean), "{mean} {far:?}");
+    // with labels, the reconstruction errors are scored like the scores of a novelty detector
+    std::fs::write(at.join("labels.csv"), "x0,x1,odd\n30,30,1\n0,1,0\n-20,4,1\n0.9,0.2,1\n2,-0.4,0\n-1,0.2,0\n")
+        .unwrap();
+    let errors = novelty("labels.csv");
+    let (odd, normal) = ([0, 2, 3].map(|i| errors[i]), [1, 4, 5].map(|i| errors[i]));
+    let wins = odd.iter().flat_map(|a| normal.iter().map(move |b| f64::from(a > b))).sum::<f64>();
+    let scores = ok(at, "evaluate m labels.csv --target odd --top 2 --report e.html --json");
+    assert!((scores["auc"].as_f64().unwrap() - wins / 9.0).abs() < 1e-12 && wins < 9.0, "{scores} {errors:?}");
+    assert_eq!((&scores["precision_at"], &scores["top"], &scores["unusual"]), (&1.0.into(), &2.into(), &3.into()));
+    assert!(scores["negative"].is_null() && scores["recall"].is_null(), "{scores}");
+    assert!(std::fs::read_to_string(at.join("e.html")).unwrap().contains("reconstruction errors"));
+    refused(at, "evaluate m labels.csv", "0 for normal rows and 1 for outliers");
     ok(at, "fit kpca moons.parquet --features x* --components 6 --rank 200 -o plain");
+    refused(at, "evaluate plain labels.csv --target odd", "fit kpca with --novelty to score outliers");
     refused(at, "predict plain points.csv --novelty -o refused", "fit kpca with --novelty");
     refused(at, "predict m points.csv --std -o refused", "fit ridge with --std");
     refused(at, "fit ridge moons.parquet --target y --novelty -o refused", "ridge does not read it");

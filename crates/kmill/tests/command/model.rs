@@ -39,6 +39,7 @@ fn card(targets: &[&str], classes: Vec<Label>) -> ModelMetadata {
         ranges: Vec::new(),
         clusters: Vec::new(),
         cluster_axes: Vec::new(),
+        distributions: Vec::new(),
         options: serde_json::json!({"scale": "standard"}),
     }
 }

@@ -162,6 +162,34 @@ fn probabilities_and_the_log_loss_of_logistic_regression() {
     }
     ok(at, "fit fisher t.parquet --target y --rank 50 -o f --json");
     refused(at, "predict f t.parquet --probabilities -o refused", "are not probabilities");
+    // the chosen lambda and the compared lambdas have different names, and many classes a hint
+    let line = "fit logistic t.parquet --target y --rank 5 --lambda 0.01,1e-3 --folds 2 -o l";
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_kmill"));
+    let few = command.current_dir(at).args(line.split_whitespace()).output().unwrap();
+    let few = String::from_utf8(few.stdout).unwrap();
+    assert!(few.contains("  lambdas compared") && few.contains(" 0.01, 1e-3\n"), "{few}");
+    assert_eq!(few.lines().filter(|line| line.split_whitespace().next() == Some("lambda")).count(), 1, "{few}");
+    let row = |i: usize| format!("{},{},c{}\n", i % 5, i % 21 / 5, i % 21);
+    std::fs::write(at.join("many.csv"), format!("a,b,y\n{}", (0..84).map(row).collect::<String>())).unwrap();
+    let options = "--target y --rank 5 --folds 2 -q --json -o l";
+    let warnings = |more: &str| ok(at, &format!("fit logistic many.csv {options} {more}"))["warnings"].to_string();
+    assert!(warnings("--lambda 0.01,1e-3").contains("fits 21 classes for 2 regularisation parameters"));
+    assert!(!warnings("--lambda 0.01").contains("21 classes"));
+}
+
+#[test]
+fn a_default_rank_without_an_error_is_no_news() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let row = |i: usize| format!("{},{}\n", i % 5, i % 7);
+    std::fs::write(at.join("t.csv"), format!("a,b\n{}", (0..300).map(row).collect::<String>())).unwrap();
+    let warnings = |options: &str| {
+        let fit = ok(at, &format!("fit kmeans t.csv --clusters 2 {options} -o m -q --json"));
+        (fit["rank"].as_u64().unwrap(), fit["warnings"].to_string())
+    };
+    let ((default_rank, silent), (rank, warned)) = (warnings(""), warnings("--rank 100"));
+    assert!(default_rank <= 35 && rank <= 35, "{default_rank} {rank}");
+    assert!(!silent.contains("rank reduced") && warned.contains("rank reduced from 100"), "{silent} {warned}");
 }
 
 #[test]

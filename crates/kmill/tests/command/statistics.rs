@@ -95,8 +95,24 @@ fn drift_names_the_columns_and_the_days_that_moved() {
     ok(at, "fit mean old.csv --features a,b,kind --rank 60 -o m -q --json");
     let same = ok(at, "test mmd m old.csv --json");
     assert!(same["biased"].as_f64().unwrap() < 1e-7 && same["column_tests"][0]["p_value"] == 1.0, "{same}");
+    assert!(same["column_tests"].as_array().unwrap().iter().all(|column| column["distance"] == 0.0), "{same}");
     let drift = ok(at, "test mmd m new.csv --by day -o w.csv --report d.html --json");
     assert!(p(&drift, "spectrum") < 1e-6 && drift["column_tests"][0]["column"] == "a", "{drift}");
+    // the columns are tested like the columns of two tables
+    for column in columns {
+        let name = &column["column"];
+        let found = drift["column_tests"].as_array().unwrap().iter().find(|other| other["column"] == *name).unwrap();
+        let difference = |key: &str| column[key].as_f64().unwrap() - found[key].as_f64().unwrap();
+        assert!((-1e-9..1.0 / 64.0).contains(&difference("distance")) && found["test"] == column["test"], "{found}");
+        assert!(difference("p_value") < 1e-9 && found["level"] == column["level"], "{found} {column}");
+        for side in 0..2 {
+            let [a, b] = [column, found].map(|column| column["means"][side].as_f64().unwrap());
+            assert!((a - b).abs() < 1e-9, "{found} {column}");
+        }
+        let [a, b] = [column, found].map(|column| column["difference"].as_f64().unwrap_or(0.0));
+        assert!((a - b).abs() < 1e-9, "{found} {column}");
+    }
+    assert_eq!(drift["column_test_rows"], serde_json::json!([600, 400]));
     assert!((0.2..0.5).contains(&drift["witness_difference"].as_f64().unwrap()), "{drift}");
     let groups = drift["groups"].as_array().unwrap();
     let p_values: Vec<f64> = groups.iter().map(|day| day["corrected_p_value"].as_f64().unwrap()).collect();
@@ -134,6 +150,42 @@ fn drift_names_the_columns_and_the_days_that_moved() {
     refused(at, "test mmd m", 1, "name a table after the model");
     ok(at, "fit kpca old.csv --features a,b --rank 20 -o k -q --json");
     refused(at, "test mmd k new.csv", 1, "fit mean on the old rows");
+}
+
+#[test]
+fn a_model_sees_that_a_column_spreads_and_that_a_level_is_new() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let write = |name: &str, scale: f64, kinds: [&str; 3]| {
+        let row = |i: usize| {
+            let wave = |factor: f64| (i as f64 * factor).sin();
+            format!("{},{},{}\n", scale * wave(1.3), wave(2.7), kinds[i % 3])
+        };
+        std::fs::write(at.join(name), format!("a,b,kind\n{}", (0..500).map(row).collect::<String>())).unwrap();
+    };
+    write("old.csv", 1.0, ["x", "y", "y"]);
+    write("new.csv", 3.0, ["x", "y", "z"]);
+    ok(at, "fit mean old.csv --rank 60 -o m -q --json");
+    let test = ok(at, "test mmd m new.csv --json");
+    let column = |name: &str| {
+        let columns = test["column_tests"].as_array().unwrap();
+        columns.iter().find(|column| column["column"] == name).unwrap().clone()
+    };
+    let number = |name: &str, key: &str| column(name)[key].as_f64().unwrap();
+    assert!(number("a", "p_value") < 1e-6 && number("a", "difference").abs() < 0.02, "{test}");
+    assert!(number("kind", "p_value") < 1e-6 && number("b", "p_value") > 0.99, "{test}");
+    // a model of an earlier version
+    let bytes = std::fs::read(at.join("m")).unwrap();
+    let name = b"distributions";
+    let start = bytes.windows(name.len()).position(|window| window == name).unwrap();
+    let mut old = bytes;
+    old[start..start + name.len()].copy_from_slice(b"distributionz");
+    std::fs::write(at.join("o"), old).unwrap();
+    let (code, test, told) = kmill(at, "test mmd o new.csv --json");
+    assert!(
+        code == 0 && told.contains("fit it again on the old rows") && test["column_tests"].is_null(),
+        "{told} {test}"
+    );
 }
 
 #[test]

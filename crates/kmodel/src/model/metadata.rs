@@ -1,6 +1,6 @@
 //! The metadata of a model: options, names and classes; and the kinds of intercept.
 
-use super::ClusterProfile;
+use super::{ClusterProfile, ColumnDistribution};
 use crate::{Certificate, Link, RegressionLoss, Result, Task, growth::Growth};
 use faer::Mat;
 use kapprox::Kernel;
@@ -103,6 +103,11 @@ pub struct ModelMetadata {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[doc(hidden)]
     pub cluster_axes: Vec<String>,
+    /// Distributions of the numeric columns over the training rows, with which new rows are
+    /// compared; empty for other models than mean embeddings, and for models of earlier versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[doc(hidden)]
+    pub distributions: Vec<ColumnDistribution>,
     /// Other options that define the result, under the caller's names.
     pub options: serde_json::Value,
 }

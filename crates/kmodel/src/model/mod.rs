@@ -12,6 +12,7 @@ mod basis;
 mod basis_transform;
 mod clipped_basis;
 mod cluster_profile;
+mod column_distribution;
 mod ensemble;
 mod file;
 mod leaves;
@@ -27,6 +28,8 @@ pub use basis::needs_f64_for;
 pub use basis_transform::BasisTransform;
 pub(crate) use clipped_basis::{clip_rows, round_to_f32};
 pub use cluster_profile::{ClusterProfile, DistinctiveColumn};
+#[doc(hidden)]
+pub use column_distribution::ColumnDistribution;
 pub use leaves::{BasisFunctions, Leaves};
 pub use load::MAX_HEADER_BYTES;
 pub use matrix_columns::MatrixKind;

@@ -4,7 +4,7 @@ use super::explanation::{self, FeatureContribution};
 use super::kept_columns::{self, KeptColumnReader};
 use super::writer::{PredictionWriter, WriterSetup};
 use super::{AnyPreparedModel, Extras, Predictor, Scores, decision::ColumnGroup, prepared_model::PreparedModel};
-use crate::{Error, Result, Task, linalg::strips::lock, model::match_precision, run::Run, score::orient_score};
+use crate::{Error, Result, linalg::strips::lock, model::match_precision, run::Run, score::orient_score};
 use kapprox::Real;
 use kstore::sink::{self, OutputColumn, OutputKind};
 use kstore::{KeptColumn, ReadSettings, SelectedTable, Workers, budget::MemoryTerm};
@@ -87,9 +87,9 @@ impl Predictor {
         path: &Path,
         run: &Run<'_>,
     ) -> Result<Vec<AnomalousRow>> {
-        let is_component_model = self.metadata().task == Task::Components && self.quadratic().is_some();
+        let is_component_model = self.has_reconstruction_errors();
         let is_classifier = self.classes().is_some_and(|classes| classes.labels().len() == 2);
-        if self.metadata().task != Task::Novelty && !is_component_model && !is_classifier {
+        if !self.scores_anomalies() && !is_classifier {
             let why = "only models of oneclass and mean, of two classes, and of kpca with `novelty` order rows by a score; omit the option";
             return Err(Error::option("top", top, why));
         }

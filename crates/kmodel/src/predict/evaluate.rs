@@ -5,6 +5,7 @@ use crate::score::roc::{MAX_EXACT_ROWS, RankedScores};
 use crate::score::{
     CalibrationBin, ClassificationScores, ClassificationSums, IntervalSums, LossSums, RankingRows, RankingScores,
     RegressionMetrics, RegressionScores, RegressionSums, SetSums, ThresholdScores, orient_score, serialize_count,
+    serialize_optional_count,
 };
 use crate::{
     Classes, Error, RegressionLoss, Result, Task,
@@ -33,9 +34,10 @@ pub struct NoveltyScores {
     /// Number of true outliers.
     #[serde(rename = "unusual", serialize_with = "serialize_count")]
     pub outliers: f64,
-    /// Number of rows with a negative score.
-    #[serde(rename = "negative", serialize_with = "serialize_count")]
-    pub negative_scores: f64,
+    /// Number of rows with a negative score; `None` for kernel PCA, whose reconstruction errors
+    /// have no threshold.
+    #[serde(rename = "negative", skip_serializing_if = "Option::is_none", serialize_with = "serialize_optional_count")]
+    pub negative_scores: Option<f64>,
     /// Fraction of true outliers among the rows with a negative score.
     pub precision: Option<f64>,
     /// Fraction of the true outliers that have a negative score.
@@ -136,7 +138,7 @@ impl Predictor {
 
     /// Scores a novelty detector on rows with a column that is 0 for normal rows. `precision_at` is
     /// computed over the `top` rows with the lowest scores, by default as many as there are
-    /// outliers.
+    /// outliers. The score of kernel PCA is minus the reconstruction error.
     ///
     /// *Cost*: one pass. *Bytes*: as [`Predictor::score_table`], and the scores that are sorted.
     ///
@@ -149,26 +151,32 @@ impl Predictor {
         run: &Run<'_>,
     ) -> Result<(NoveltyScores, ChartData)> {
         let names = selected.target_names();
-        if self.metadata().task != Task::Novelty || names.len() != 1 {
-            let why = "expected a model of oneclass or mean, and one target column: 0 for normal rows, 1 for outliers";
+        if !self.scores_anomalies() || names.len() != 1 {
+            let why = "expected a model of oneclass or mean, or of kpca with `novelty`, and one target column: 0 for normal \
+                       rows, 1 for outliers";
             return Err(Error::option("target", names.join(","), why));
         }
         let (mut ranked_scores, mut scores) = (RankedScores::new(MAX_EXACT_ROWS), NoveltyScores::default());
-        let mut true_positives = 0.0;
-        self.score_table(selected, Extras::default(), vec![ranking_term(selected, 2)], run, |block| {
-            for (i, (score, truth)) in block.scores.iter().zip(&block.y).enumerate() {
-                let (is_outlier, is_negative, weight) = (*truth != 0.0, *score < 0.0, block.weights.get(i));
+        let has_threshold = self.metadata().task == Task::Novelty;
+        let extras = Extras { novelty: !has_threshold, ..Extras::default() };
+        let (mut negative_scores, mut true_positives) = (0.0, 0.0);
+        self.score_table(selected, extras, vec![ranking_term(selected, 2)], run, |block| {
+            let (values, sign) = if has_threshold { (&block.scores, 1.0) } else { (&block.quadratic, -1.0) };
+            for (i, (value, truth)) in values.iter().zip(&block.y).enumerate() {
+                let score = sign * value;
+                let (is_outlier, is_negative, weight) = (*truth != 0.0, score < 0.0, block.weights.get(i));
                 let weight_if = |condition: bool| if condition { weight } else { 0.0 };
                 ranked_scores.push(-score, is_outlier, weight);
                 scores.rows += weight;
                 scores.outliers += weight_if(is_outlier);
-                scores.negative_scores += weight_if(is_negative);
+                negative_scores += weight_if(is_negative);
                 true_positives += weight_if(is_outlier && is_negative);
             }
             Ok(())
         })?;
-        let fraction_of = |total: f64| (total > 0.0).then(|| true_positives / total);
-        (scores.precision, scores.recall) = (fraction_of(scores.negative_scores), fraction_of(scores.outliers));
+        let fraction_of = |total: f64| (has_threshold && total > 0.0).then(|| true_positives / total);
+        (scores.precision, scores.recall) = (fraction_of(negative_scores), fraction_of(scores.outliers));
+        scores.negative_scores = has_threshold.then_some(negative_scores);
         let ranking = ranked_scores.ranking();
         (scores.auc, scores.average_precision) = (ranking.auc().map(|auc| auc.value), ranking.average_precision());
         scores.auc_standard_error = ranking.auc_standard_error();

@@ -470,6 +470,17 @@ impl Predictor {
             .collect()
     }
 
+    /// Returns whether the model orders rows by how unusual they are: a novelty detector, or kernel
+    /// PCA that was fitted with `novelty`.
+    #[doc(hidden)]
+    pub fn scores_anomalies(&self) -> bool {
+        self.metadata().task == Task::Novelty || self.has_reconstruction_errors()
+    }
+
+    fn has_reconstruction_errors(&self) -> bool {
+        self.metadata().task == Task::Components && self.quadratic().is_some()
+    }
+
     fn quadratic(&self) -> Option<&Quadratic> {
         match_precision!(AnyPreparedModel: &self.model, prepared => prepared.model.quadratic.as_ref())
     }

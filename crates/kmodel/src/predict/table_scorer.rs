@@ -259,11 +259,9 @@ impl<'a, T: Real> TableScorer<'a, T> {
         }
         self.warn_outside(rows, stage_observer);
         self.selected.table().note().into_iter().for_each(|note| stage_observer.warn(note));
-        for (column, count) in self.selected.unseen_value_counts() {
-            stage_observer.warn(format!(
-                "column {column}: {count} of {rows} rows have a value that did not occur in the fit; it is encoded as \"other\", different from all known values"
-            ));
-        }
+        describe_unseen_values(self.selected.unseen_value_counts(), rows)
+            .into_iter()
+            .for_each(|text| stage_observer.warn(text));
         let range = self.selected.range();
         let total_rows = range.end - range.start - rows_without_target;
         if self.selected.missing() == Missing::Drop && !self.selected.is_filtered() && rows < total_rows {
@@ -291,6 +289,34 @@ impl<'a, T: Real> TableScorer<'a, T> {
             BasisTransform::MatrixColumns(kind) if kind != MatrixKind::Kernel => Error::InvalidDistance { path, row },
             _ => Error::NotFinitePrediction { path, row, what, value },
         })
+    }
+}
+
+/// Maximum number of columns with unseen values that a warning names.
+const NAMED_COLUMNS: usize = 3;
+
+/// Returns a warning about the columns that have values which did not occur in the fit, with the
+/// number of such rows; `None` without such columns.
+fn describe_unseen_values(mut columns: Vec<(String, u64)>, rows: u64) -> Option<String> {
+    let encoded = "encoded as \"other\", different from all known values";
+    // a stable sort: of equal counts, the first column
+    columns.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let named: Vec<String> = columns.iter().take(NAMED_COLUMNS).map(|(name, n)| format!("{n} in {name}")).collect();
+    match &columns[..] {
+        [] => None,
+        [(column, count)] => Some(format!(
+            "column {column}: {count} of {rows} rows have a value that did not occur in the fit; it is {encoded}"
+        )),
+        _ => {
+            let others = match columns.len() - named.len() {
+                0 => String::new(),
+                count => format!(", and at most as many in {count} more"),
+            };
+            let (count, named) = (columns.len(), named.join(", "));
+            Some(format!(
+                "{count} columns have values that did not occur in the fit (of {rows} rows: {named}{others}); they are {encoded}"
+            ))
+        }
     }
 }
 

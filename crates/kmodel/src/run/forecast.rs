@@ -50,6 +50,16 @@ impl Forecast {
         self.stages.iter().map(|stage| stage.plan.bytes()).max().unwrap_or(0)
     }
 
+    /// Checks that every stage fits the budget.
+    ///
+    /// # Errors
+    /// [`kstore::Error::OverBudget`] of the largest stage, whose terms show what to reduce.
+    #[doc(hidden)]
+    pub fn check(&self) -> kstore::Result<()> {
+        let largest = self.stages.iter().map(|stage| &stage.plan).max_by_key(|plan| plan.bytes());
+        largest.map_or(Ok(()), |plan| plan.clone().check().map(drop))
+    }
+
     /// Returns true if every stage fits the budget.
     pub fn fits(&self) -> bool {
         all_fit(&self.stages)

@@ -47,6 +47,10 @@ pub(crate) fn serialize_count<S: Serializer>(rows: &f64, serializer: S) -> Resul
     RowCount(*rows).serialize(serializer)
 }
 
+pub(crate) fn serialize_optional_count<S: Serializer>(rows: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+    rows.map(RowCount).serialize(serializer)
+}
+
 fn serialize_counts<S: Serializer>(matrix: &[Vec<f64>], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(matrix.iter().map(|row| row.iter().map(|rows| RowCount(*rows)).collect::<Vec<_>>()))
 }

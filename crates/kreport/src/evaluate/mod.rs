@@ -113,7 +113,7 @@ impl EvaluateReport {
             let scores = predictor.evaluate_ranking(selected, top, run)?;
             return Ok((Self::Ranking(scores), ChartData::default()));
         }
-        if task == Task::Novelty {
+        if predictor.scores_anomalies() {
             let (scores, chart_data) = predictor.evaluate_novelty(selected, top, run)?;
             return Ok((Self::Novelty(scores), chart_data));
         }
@@ -260,29 +260,24 @@ pub(super) fn classification_facts(scores: &ClassificationScores) -> Vec<(&'stat
 
 pub(super) fn novelty_facts(scores: &NoveltyScores) -> Vec<(&'static str, String)> {
     let NoveltyScores { precision, recall, precision_at, auc, auc_standard_error, average_precision, .. } = *scores;
-    vec![
+    let mut facts = vec![
         ("rows", row_fact(scores.rows, auc_standard_error.is_some(), None)),
         ("outliers", format!("{} by the target", format_list(&[scores.outliers]))),
-        (
-            "score below 0",
-            format!(
-                "{} rows, {} of them outliers",
-                format_list(&[scores.negative_scores]),
-                optional_percent(precision)
-            ),
-        ),
-        ("recall", format!("{} of the outliers have a score below 0", optional_percent(recall))),
-        (
-            "lowest scores",
-            format!(
-                "{} of the {} rows with the lowest scores are outliers",
-                optional_percent(precision_at),
-                format_list(&[scores.top])
-            ),
-        ),
-        ("auc", with_error(optional_number(auc), auc_standard_error)),
-        ("average precision", optional_number(average_precision)),
-    ]
+    ];
+    if let Some(negative_scores) = scores.negative_scores {
+        let negative = format_list(&[negative_scores]);
+        facts.push(("score below 0", format!("{negative} rows, {} of them outliers", optional_percent(precision))));
+        facts.push(("recall", format!("{} of the outliers have a score below 0", optional_percent(recall))));
+    }
+    let (title, order) = match scores.negative_scores {
+        Some(_) => ("lowest scores", "lowest scores"),
+        None => ("largest errors", "largest reconstruction errors"),
+    };
+    let (precision_at, top) = (optional_percent(precision_at), format_list(&[scores.top]));
+    facts.push((title, format!("{precision_at} of the {top} rows with the {order} are outliers")));
+    facts.push(("auc", with_error(optional_number(auc), auc_standard_error)));
+    facts.push(("average precision", optional_number(average_precision)));
+    facts
 }
 
 fn write_regression(scores: &RegressionScores, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -2,7 +2,7 @@
 
 use crate::table::{Align, AlignedTable, MISSING_VALUE, format_count};
 use ksolve::job::{Forecast, Stage};
-use kstore::budget::format_bytes;
+use kstore::{budget::format_bytes, display::format_bytes_up};
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use std::fmt;
@@ -114,11 +114,7 @@ impl fmt::Display for PlanReport {
         let verdict = if forecast.fits() { "fits" } else { "does not fit" };
         writeln!(f, "  {} of {}: {verdict}", format_bytes(forecast.peak_bytes()), format_bytes(self.budget()))?;
         if let Some(rank) = self.fitting_rank {
-            writeln!(
-                f,
-                "  to fit: --rank {rank}, or --memory {}",
-                format_bytes(forecast.peak_bytes()).replace(' ', "")
-            )?;
+            writeln!(f, "  to fit: --rank {rank}, or --memory {}", format_bytes_up(forecast.peak_bytes()))?;
         }
         if !self.lists_all_parts {
             writeln!(f, "  -v lists all parts of the memory")?;

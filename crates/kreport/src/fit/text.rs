@@ -7,8 +7,8 @@ use crate::fit::Verbosity;
 use crate::growth::growth_lines;
 use crate::importance::{bars, describe_metric, importance, most_important_line, slopes};
 use crate::table::{
-    AlignedTable, Grid, facts, format_count, format_list, format_seconds, number, optional_number, rounded_kernel,
-    short_lambda,
+    AlignedTable, Grid, MAX_LISTED, facts, format_count, format_list, format_seconds, number, optional_number,
+    rounded_kernel, short_lambda,
 };
 use kfit::solver::EFFECTIVE_DIMENSION;
 use kfit::solver::by_name;
@@ -52,6 +52,13 @@ pub fn describe_certificate(certificate: &Certificate) -> String {
         true => "exact to rounding, on all rows".to_string(),
         false => format!("relative trace error {} on all rows", number(*trace_error, 3)),
     }
+}
+
+/// Formats the first values of a list like the chosen lambda.
+fn format_lambdas(lambdas: &[f64]) -> String {
+    let ellipsis = if lambdas.len() > MAX_LISTED { ", …" } else { "" };
+    let shown: Vec<String> = lambdas.iter().take(MAX_LISTED).map(|lambda| short_lambda(*lambda)).collect();
+    format!("{}{ellipsis}", shown.join(", "))
 }
 
 /// Formats the root of the cross-validated squared error, with its standard error over folds.
@@ -160,7 +167,13 @@ impl FitReport {
         let has_gcv = self.selected_cell().is_some_and(|cell| cell.gcv.is_some());
         let is_shown = |name: &str| name == NODES.name || has_gcv && name == EFFECTIVE_DIMENSION;
         let figures = fit.figures.iter().filter(|figure| !is_shown(figure.name));
-        facts.extend(figures.map(|figure| (figure.name, format_list(&figure.values))));
+        facts.extend(figures.filter_map(|figure| match (figure.name, figure.values.len()) {
+            // the chosen value is listed already
+            ("lambda" | "C", 0 | 1) => None,
+            ("lambda", _) => Some(("lambdas compared", format_lambdas(&figure.values))),
+            ("C", _) => Some(("values of C compared", format_list(&figure.values))),
+            (name, _) => Some((name, format_list(&figure.values))),
+        }));
         facts
     }
 

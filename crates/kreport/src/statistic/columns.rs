@@ -31,19 +31,16 @@ pub(super) fn section(column_tests: &[ColumnDifference], tested_rows: &str, samp
         })
         .collect();
     let rows: Vec<Vec<String>> = column_tests.iter().map(|column| column_cells(column).to_vec()).collect();
-    let note = match column_tests[0].test {
-        "z" => {
-            "Each column is tested alone by the difference of its mean from the mean of the training rows, in standard \
-            deviations of the new rows. Holm's method corrects the p-values for the number of columns."
-                .to_string()
-        }
-        _ => format!(
-            "Each column is tested alone: numbers by the test of Kolmogorov and Smirnov, categories by a chi-squared test \
-            ({tested_rows}). The distance is the largest difference of the distribution functions, or the total variation of \
-            the levels. Holm's method corrects the p-values for the number of columns. Histograms are of the tested rows, \
-            without the outer 0.5 % of the values."
-        ),
+    let histogram_note = if charts.is_empty() {
+        ""
+    } else {
+        " Histograms are of the tested rows, without the outer 0.5 % of the values."
     };
+    let note = format!(
+        "Each column is tested alone: numbers by the test of Kolmogorov and Smirnov, categories by a chi-squared test \
+        ({tested_rows}). The distance is the largest difference of the distribution functions, or the total variation of \
+        the levels. Holm's method corrects the p-values for the number of columns.{histogram_note}"
+    );
     let table = page::html_table(&COLUMN_HEADINGS, &rows);
     Section::new("Columns", page::charts(&charts) + &table + &page::note(&note))
 }

@@ -55,6 +55,7 @@ impl Fit {
             landmarks,
             candidates: self.candidates.unwrap_or(Candidates::default_for_rank(rank)).row_count(),
             rank,
+            is_default_rank: self.rank.is_none() && settings.ranks(&RANKS).is_none(),
             tolerance: settings.number(&TOLERANCE),
             ranks,
             folds,

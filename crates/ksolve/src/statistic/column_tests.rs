@@ -31,14 +31,12 @@ use super::null_distribution::{ChiSquaredSum, MIN_PROBABILITY};
 use crate::Result;
 use crate::prepare::stage_plans;
 use crate::request::{PassShape, ProblemSize, Resources};
+use crate::train::column_sample::MAX_ROWS;
 use kapprox::landmark::{TableScan, uniform_sample};
 use kstore::key::Purpose;
 use kstore::statistics::ColumnMoments;
 use kstore::{MemoryPlan, ReadSettings, RowSource, SelectedTable, Statistics};
 
-/// Maximum number of rows of a sample: differences of 0.02 between distribution functions are
-/// significant at 5 %.
-const MAX_ROWS: usize = 10_000;
 /// Maximum number of columns that are sampled in one pass.
 const MAX_COLUMNS_PER_PASS: usize = 500;
 /// Minimum expected number of rows of a level in a sample (Cochran, "The χ² test of goodness of
@@ -152,9 +150,9 @@ pub(super) fn column_tests(
 
 /// Moments of the features of a sample, over all of its rows.
 #[derive(Clone, Copy)]
-struct FeatureMoments<'a> {
-    rows: u64,
-    inputs: &'a [ColumnMoments],
+pub(super) struct FeatureMoments<'a> {
+    pub(super) rows: u64,
+    pub(super) inputs: &'a [ColumnMoments],
 }
 
 impl FeatureMoments<'_> {
@@ -162,6 +160,14 @@ impl FeatureMoments<'_> {
     fn fraction(&self, feature: usize) -> f64 {
         let moments = &self.inputs[feature];
         moments.mean * moments.count as f64 / self.rows.max(1) as f64
+    }
+
+    /// Returns the numbers of all rows of each level, and of the rows without a level.
+    pub(super) fn level_counts(&self, levels: &[(usize, String)]) -> Vec<f64> {
+        let rows = self.rows as f64;
+        let mut counts: Vec<f64> = levels.iter().map(|(feature, _)| (self.fraction(*feature) * rows).round()).collect();
+        counts.push((rows - counts.iter().sum::<f64>()).max(0.0));
+        counts
     }
 }
 
@@ -207,7 +213,7 @@ fn add_tests(
 }
 
 /// Corrects the p-values, which ascend, for their number.
-fn correct_p_values(tests: &mut [ColumnDifference]) {
+pub(super) fn correct_p_values(tests: &mut [ColumnDifference]) {
     let corrected = holm(&tests.iter().map(|difference| difference.p_value).collect::<Vec<_>>());
     tests.iter_mut().zip(corrected).for_each(|(difference, corrected)| difference.corrected_p_value = corrected);
 }
@@ -230,11 +236,23 @@ fn test_numbers(name: &str, samples: [Vec<f64>; 2], moments: [(&ColumnMoments, u
         values.retain(|value| !value.is_nan());
         values.sort_by(f64::total_cmp);
     });
-    if first.is_empty() || second.is_empty() {
+    let sizes = [first.len() as u64, second.len() as u64];
+    number_difference(name, sizes, kolmogorov_distance(&first, &second), moments)
+}
+
+/// Returns the difference of a column of numbers, whose distribution functions differ by `distance`
+/// on samples of the given sizes; `None` if a sample has no values. `moments` are as in
+/// [`test_numbers`].
+pub(super) fn number_difference(
+    name: &str,
+    sizes: [u64; 2],
+    distance: f64,
+    moments: [(&ColumnMoments, u64); 2],
+) -> Option<ColumnDifference> {
+    if sizes.contains(&0) {
         return None;
     }
-    let (m, r) = (first.len() as f64, second.len() as f64);
-    let distance = kolmogorov_distance(&first, &second);
+    let [m, r] = sizes.map(|size| size as f64);
     let p_value = kolmogorov_survival((m * r / (m + r)).sqrt() * distance).max(MIN_PROBABILITY);
     let [a, b] = moments.map(|(moments, _)| moments);
     let deviation = ((a.m2 + b.m2) / (a.count + b.count) as f64).sqrt();
@@ -294,7 +312,17 @@ fn test_levels(
     samples: [Vec<f64>; 2],
     moments: [FeatureMoments<'_>; 2],
 ) -> Option<ColumnDifference> {
-    let counts = level_counts(levels, &samples);
+    level_difference(name, levels, level_counts(levels, &samples), moments)
+}
+
+/// Tests the levels of a category. `counts` are the numbers of rows of each level in both samples,
+/// and of the rows without a level. Returns `None` if fewer than two levels can be compared.
+pub(super) fn level_difference(
+    name: &str,
+    levels: &[(usize, String)],
+    counts: [Vec<f64>; 2],
+    moments: [FeatureMoments<'_>; 2],
+) -> Option<ColumnDifference> {
     let totals = [0, 1].map(|side: usize| counts[side].iter().sum::<f64>());
     let all = totals[0] + totals[1];
     if totals[0] == 0.0 || totals[1] == 0.0 {

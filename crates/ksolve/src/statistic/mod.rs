@@ -62,11 +62,11 @@ mod herding;
 mod hsic;
 mod mmd;
 mod model_mmd;
-mod moved_columns;
 mod null_distribution;
 mod random_labels;
 mod residual_components;
 mod row_groups;
+mod stored_columns;
 mod table_test;
 
 #[doc(hidden)]
@@ -236,7 +236,7 @@ pub struct TestOutcome {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub column_tests: Vec<ColumnDifference>,
     /// Number of rows of each sample on which the single columns were tested; empty if the columns
-    /// were not tested, or by their means over all rows.
+    /// were not tested.
     #[doc(hidden)]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub column_test_rows: Vec<u64>,

@@ -15,27 +15,28 @@
 //! The witness function (μ − ν)ᵀφ(x) − (|μ|² − |ν|²)/2 is positive for rows that are more typical
 //! of the training rows, and negative for rows that are more typical of the new rows.
 //!
-//! A column is tested by the difference of its mean from the mean of the training rows, which the
-//! model stores. Other changes of a single column, such as of its spread, show in the discrepancy
-//! only.
+//! A column is tested like a column of two tables: by its distribution function, of which the
+//! model stores quantiles, or by the frequencies of its levels.
 //!
-//! *Passes*: one for the statistics of the columns, one for the features, one over the stored
-//! features for the groups. *Flops* for m rows and p features: the map, mp² for the covariance, 9p³
-//! for the spectrum. *Bytes*: 5p² numbers, and p for each group.
+//! *Passes*: one for the statistics of the columns, one for a sample of the rows, one for the
+//! features, one over the stored features for the groups. *Flops* for m rows and p features: the
+//! map, mp² for the covariance, 9p³ for the spectrum. *Bytes*: 5p² numbers, and p for each group.
 //!
 //! Reference: Gretton, Fukumizu, Harchaoui, Sriperumbudur, "A fast, consistent kernel two-sample
 //! test", NIPS 2009.
 
-use super::column_tests::holm;
-use super::moved_columns::moved_columns;
+use super::column_tests::{ColumnDifference, holm};
+use super::column_values::{TableColumn, table_columns};
 use super::null_distribution::ChiSquaredSum;
 use super::row_groups::RowGroups;
+use super::stored_columns::stored_column_tests;
 use super::{PValues, TestOutcome, TestStatistic, require_rows};
 use crate::features::{self, FeatureTier, FitData, GatherOptions, SectionPoints, StoredFeatures};
 use crate::gram::{GramScratch, GramState, covariance};
 use crate::model::Basis;
 use crate::prepare::{stage_plans, target_counts::check_plans};
 use crate::request::{PassShape, ProblemSize, Resources, TrainOptions};
+use crate::train::column_sample;
 use crate::{AnyModel, Error, Folds, Model, Result, Targets, Task};
 use faer::{Mat, MatRef};
 use kapprox::decompose::symmetric_eigenvalues;
@@ -43,13 +44,15 @@ use kapprox::landmark::{LandmarkSet, TableScan};
 use kapprox::map::{LandmarkMapArgs, MapConstructor};
 use kapprox::metric::MetricRows;
 use kapprox::{FeatureMap, Kernel, MapSpec};
-use kstore::{Label, LabelCodes, MemoryPlan, ReadSettings, RowSource, SelectedTable, StatisticsReduction, TableRows};
+use kstore::{
+    Label, LabelCodes, MemoryPlan, ReadSettings, RowSource, SelectedTable, Statistics, StatisticsReduction, TableRows,
+};
 use std::sync::Arc;
 
 /// The comparison of new rows with the training rows of a model.
 #[derive(Clone, Debug)]
 pub struct ModelComparison {
-    /// The statistic, its p-values, and the columns whose means moved most.
+    /// The statistic, its p-values, and the columns that differ most.
     pub outcome: TestOutcome,
     /// The groups of the new rows, in the order of their labels; empty without a group column.
     pub groups: Vec<GroupDifference>,
@@ -115,13 +118,25 @@ pub fn compare_with_model(
     let choose_tier = |pass_shape: PassShape| plan_features(&model, &size, pass_shape, resources);
     let (pass_shape, plans) =
         stage_plans::select_pass_shape(&size, &|pass_shape| choose_tier(pass_shape).1, resources.memory);
-    let planned_bytes = check_plans(plans)?;
+    let has_numbers = table_columns(selected).iter().any(|column| matches!(column, TableColumn::Number(..)));
+    let tests_columns = !has_numbers || !metadata.distributions.is_empty();
+    let sample_plan = tests_columns.then(|| column_sample::plan(&size, pass_shape, resources.memory));
+    let planned_bytes = check_plans(plans.into_iter().chain(sample_plan).collect())?;
     let observer = resources.start_stage_over("statistics", unscaled.range());
     let pass = pass_shape.pass(pass_shape.scan_lanes, resources, &*observer);
     let statistics = pass.reduce(&unscaled, &StatisticsReduction::new(RowSource::shape(&unscaled)))?.0;
     drop(observer);
     require_rows("mmd of the new rows", 2, statistics.rows)?;
     statistics.check_label_counts("", selected.group_column().unwrap_or_default())?;
+    let (column_tests, column_test_rows) = match tests_columns {
+        true => test_columns(&model, selected, &statistics, pass_shape, resources)?,
+        false => {
+            let text = "the model does not store the distributions of its columns, because an earlier version wrote it or \
+                it has more than 10,000 numeric columns; single columns are not tested: fit it again on the old rows";
+            resources.stage_observer.warn(text.to_string());
+            Default::default()
+        }
+    };
     let label_counts = statistics.groups.sorted_counts();
     let labels: Vec<Label> = label_counts.iter().map(|(label, _)| label.clone()).collect();
     let row_groups = RowGroups::new(selected, &label_counts)?;
@@ -156,7 +171,7 @@ pub fn compare_with_model(
     let groups = comparison.groups(&data, &features, &row_groups)?;
     drop(features);
     let statistic = comparison.statistic(statistics.rows as f64);
-    let passes = 2 + u64::from(tier == FeatureTier::Recomputed && !groups.is_empty());
+    let passes = 2 + u64::from(tests_columns) + u64::from(tier == FeatureTier::Recomputed && !groups.is_empty());
     let witness = comparison.witness_model(&model, &*map, resources);
     Ok(ModelComparison {
         outcome: TestOutcome {
@@ -165,8 +180,8 @@ pub fn compare_with_model(
                 ..statistic
             },
             rows: vec![metadata.rows, statistics.rows],
-            column_tests: moved_columns(metadata, &model.scaler.mean, &statistics.inputs),
-            column_test_rows: Vec::new(),
+            column_tests,
+            column_test_rows,
             kernels: vec![kernel.to_string()],
             ranks: vec![map.dims().1],
             passes,
@@ -175,6 +190,21 @@ pub fn compare_with_model(
         groups,
         witness: AnyModel::F64(witness),
     })
+}
+
+/// Tests the columns of the new rows, and returns the numbers of tested rows of both sides.
+fn test_columns(
+    model: &Model<f64>,
+    selected: &SelectedTable,
+    statistics: &Statistics,
+    pass_shape: PassShape,
+    resources: &Resources<'_>,
+) -> Result<(Vec<ColumnDifference>, Vec<u64>)> {
+    let metadata = &model.metadata;
+    let sample = column_sample::draw(selected, statistics.rows, metadata.seed, pass_shape, resources)?;
+    let tests = stored_column_tests(metadata, &model.scaler.mean, selected, statistics, &sample);
+    let old_sample = column_sample::sample_rows(metadata.features.len()) as u64;
+    Ok((tests, vec![old_sample.min(metadata.rows), sample.len() as u64]))
 }
 
 fn scaled_rows(

@@ -2,6 +2,7 @@
 //! per row. It contains no times, because times depend on solver, map and computer; each stage
 //! shows its rate while it runs.
 
+use super::column_sample::{self, described_features};
 use crate::features::FeatureTier;
 use crate::request::{FitRequest, Forecast, PassShape, Resources, RowAccess, Stage, TrainOptions, all_fit};
 use crate::{Error, FoldSpec, Result, metric, prepare::stage_plans, prepare::target_counts, solver::Solver};
@@ -38,6 +39,7 @@ pub(super) fn resolve_folds<'a, T: Real>(
 /// Returns the stages of a run: the stages of the solver, with metric learning or the search for
 /// the length scale inserted after the statistics.
 pub(super) fn all_stages<T: Real>(
+    selected: &SelectedTable,
     solver: &dyn Solver<T>,
     access: RowAccess,
     request: &FitRequest<'_>,
@@ -45,6 +47,10 @@ pub(super) fn all_stages<T: Real>(
     let (pass_shape, mut stages) = solver.stages(access, request)?;
     let learning_stage = metric::learning_stage::<T>(request)?.or(metric::length_scale_stage(request, pass_shape)?);
     stages.splice(1..1, learning_stage);
+    if solver.properties().stores_distributions && !described_features(selected).is_empty() {
+        let plan = column_sample::plan(&request.size, pass_shape, request.resources.memory);
+        stages.push(Stage { plan, passes: 1 });
+    }
     Ok((pass_shape, stages))
 }
 
@@ -92,7 +98,7 @@ fn build_forecast<T: Real>(
     access: RowAccess,
     request: &FitRequest<'_>,
 ) -> Result<Forecast> {
-    let (pass_shape, mut stages) = all_stages(solver, access, request)?;
+    let (pass_shape, mut stages) = all_stages(selected, solver, access, request)?;
     let lag_plan = selected.table().lag_plan().cloned();
     stages.splice(0..0, lag_plan.map(|plan| Stage { plan, passes: 1 }));
     // if the plan exceeds the budget, no rows are read

@@ -16,6 +16,7 @@
 
 mod cluster_columns;
 mod cluster_profile;
+pub(crate) mod column_sample;
 mod forecast;
 pub mod prepared;
 mod trained;

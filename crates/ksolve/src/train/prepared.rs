@@ -25,6 +25,8 @@ pub(crate) struct PreparedFit<T: Real> {
     pub planned_bytes: usize,
     /// Options, with the metric resolved.
     pub options: TrainOptions,
+    /// The warning that the map has fewer features than requested.
+    pub rank_warning: Option<String>,
     pub learned_metric: Option<LearnedMetric>,
     pub length_scale_report: Option<LengthScaleReport>,
     metric_rows: MetricRows<TableRows<T>>,
@@ -143,7 +145,7 @@ pub(crate) fn prepare<T: Real>(
         RowAccess::Landmarks => builder.landmarks_only()?,
         RowAccess::Features => builder.build()?,
     };
-    warn_of_rank(&built_map, &survey, options, resources);
+    let rank_warning = describe_reduced_rank(&built_map, &survey, options);
     let options = options.clone();
     Ok(PreparedFit {
         survey,
@@ -153,6 +155,7 @@ pub(crate) fn prepare<T: Real>(
         pass_shape,
         planned_bytes,
         options,
+        rank_warning,
         learned_metric,
         length_scale_report,
         metric_rows,
@@ -161,9 +164,10 @@ pub(crate) fn prepare<T: Real>(
     })
 }
 
-/// Warns if the landmarks are linearly dependent, so that there are fewer features than requested.
-fn warn_of_rank<T: Real>(built_map: &BuiltMap<T>, survey: &Survey, options: &TrainOptions, resources: &Resources<'_>) {
-    let Some(LandmarkCounts { landmark_count, candidate_count }) = built_map.landmark_counts else { return };
+/// Describes why there are fewer features than requested, such as linearly dependent landmarks;
+/// `None` if there are as many as requested.
+fn describe_reduced_rank<T: Real>(built_map: &BuiltMap<T>, survey: &Survey, options: &TrainOptions) -> Option<String> {
+    let LandmarkCounts { landmark_count, candidate_count } = built_map.landmark_counts?;
     let feature_count = match &built_map.second_view {
         Some(second_view) => second_view.feature_count.min(built_map.map.dims().1 - second_view.feature_count),
         None => built_map.map.dims().1,
@@ -171,7 +175,7 @@ fn warn_of_rank<T: Real>(built_map: &BuiltMap<T>, survey: &Survey, options: &Tra
     let (requested, actual) =
         (options.rank, if built_map.landmark_set.is_some() { landmark_count } else { feature_count });
     if actual == requested || options.tolerance.is_some() {
-        return;
+        return None;
     }
     let why = if (requested as u64) > survey.row_count() && actual as u64 == survey.row_count() {
         format!("there are only {} rows", survey.row_count())
@@ -187,7 +191,7 @@ fn warn_of_rank<T: Real>(built_map: &BuiltMap<T>, survey: &Survey, options: &Tra
             _ => format!("{actual} landmarks suffice; more would add only rounding errors"),
         }
     };
-    resources.stage_observer.warn(format!("rank reduced from {requested} to {actual}: {why}"));
+    Some(format!("rank reduced from {requested} to {actual}: {why}"))
 }
 
 /// Writes the decoded and scaled rows to the scratch folder; returns `None` without a scratch

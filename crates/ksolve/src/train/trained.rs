@@ -3,7 +3,7 @@
 
 use super::cluster_profile::ClusterProfiles;
 use crate::fit_report::{FitReport, LandmarkReport, TrainScores};
-use crate::model::{Basis, BasisTransform, Leaves, Model, SecondView, needs_f64_for};
+use crate::model::{Basis, BasisTransform, ColumnDistribution, Leaves, Model, SecondView, needs_f64_for};
 use crate::request::{RowAccess, TrainOptions};
 use crate::solver::{FoldFunctions, Solution};
 use crate::{Certificate, LinearHead, ModelMetadata, train::prepared::PreparedFit};
@@ -45,6 +45,7 @@ pub(super) struct ModelAssembly<'a, T: Real> {
     /// the result.
     pub(super) certificates: Vec<(usize, Certificate)>,
     pub(super) clusters: ClusterProfiles,
+    pub(super) distributions: Vec<ColumnDistribution>,
 }
 
 impl<T: Real> ModelAssembly<'_, T> {
@@ -168,6 +169,7 @@ impl<T: Real> ModelAssembly<'_, T> {
             ranges: self.ranges(),
             clusters: self.clusters.profiles.clone(),
             cluster_axes: self.clusters.axes.clone(),
+            distributions: self.distributions.clone(),
             ..ModelMetadata::default()
         }
     }

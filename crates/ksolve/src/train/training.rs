@@ -1,6 +1,7 @@
 //! Runs any solver: plans its stages, prepares the rows and the map, and calls the solver.
 
 use super::cluster_profile::cluster_profiles;
+use super::column_sample::column_distributions;
 use super::forecast::{self, all_stages, resolve_folds};
 use super::trained::{ModelAssembly, TrainedModel};
 use crate::prepare::target_counts;
@@ -41,7 +42,7 @@ pub fn train<T: Real>(
     let (t, fold_count) = target_counts::count_targets_and_folds(selected, solver_options, resources)?;
     let planned_request = request_for(t, fold_count)?;
     let access = solver.access(&planned_request)?;
-    let (pass_shape, stages) = all_stages(solver, access, &planned_request)?;
+    let (pass_shape, stages) = all_stages(selected, solver, access, &planned_request)?;
     forecast::report_forecast(selected, solver, access, &planned_request)?;
     let mut prepared = prepared::prepare::<T>(
         selected,
@@ -62,7 +63,7 @@ pub fn train<T: Real>(
     let (tier, plan) = match access {
         RowAccess::Rows => (
             FeatureTier::Recomputed,
-            largest_plan(memory_plans(all_stages(solver, access, &request)?.1), resources.memory),
+            largest_plan(memory_plans(all_stages(selected, solver, access, &request)?.1), resources.memory),
         ),
         RowAccess::Features | RowAccess::Landmarks => {
             plan_last_stage(&request.size, &plan_solver, prepared.pass_shape, resources)
@@ -85,15 +86,35 @@ pub fn train<T: Real>(
             result => break result?,
         }
     };
+    let is_exact = |(_, certificate): &(usize, Certificate)| certificate.trace_error <= certificate.floor;
+    let is_expected = options.is_default_rank && certificates.last().is_some_and(is_exact);
+    let rank_warning = prepared.rank_warning.take().filter(|_| !is_expected);
+    rank_warning.into_iter().for_each(|text| resources.stage_observer.warn(text));
     let rank = prepared.built_map.map.dims().1;
-    if rank < requested_rank {
+    if rank < requested_rank && !is_expected {
         let why = "more would add only rounding errors";
         resources.stage_observer.warn(format!("rank reduced from {requested_rank} to {rank}: {why}"));
     }
     let clusters = cluster_profiles(selected, &prepared, &solution, resources)?;
-    solution.passes += prepared.passes() + extra_passes + u64::from(!clusters.profiles.is_empty());
-    Ok(ModelAssembly { selected, options, prepared: &prepared, access, solution, certificates, clusters }
-        .into_trained_model(resources.workers))
+    let distributions = match solver.properties().stores_distributions {
+        true => column_distributions(selected, &prepared.survey.statistics, options.seed, pass_shape, resources)?,
+        false => Vec::new(),
+    };
+    solution.passes += prepared.passes()
+        + extra_passes
+        + u64::from(!clusters.profiles.is_empty())
+        + u64::from(!distributions.is_empty());
+    Ok(ModelAssembly {
+        selected,
+        options,
+        prepared: &prepared,
+        access,
+        solution,
+        certificates,
+        clusters,
+        distributions,
+    }
+    .into_trained_model(resources.workers))
 }
 
 fn largest_plan(plans: Vec<MemoryPlan>, budget: usize) -> MemoryPlan {

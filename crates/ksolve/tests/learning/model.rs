@@ -42,6 +42,7 @@ pub(crate) fn model<T: Real>(m: usize, d: usize, t: usize) -> Model<T> {
             ranges: Vec::new(),
             clusters: Vec::new(),
             cluster_axes: Vec::new(),
+            distributions: Vec::new(),
             options: serde_json::json!({"zeta": 1, "alpha": {"b": [1.5, null], "a": "ü"}}),
         },
         basis: Basis::Landmarks {

@@ -189,8 +189,8 @@ struct Look<'a>(Option<&'a Restless>);
 
 impl StageObserver for Restless {
     fn start_stage<'a>(&'a self, name: &str, _: Option<u64>) -> Box<dyn Observer + 'a> {
-        let iterates =
-            ["newton", "fits without a fold", "clusters", "sweep", "farthest row", "gradients"].contains(&name);
+        let iterative = ["newton", "fits without a fold", "clusters", "sweep", "farthest row", "gradients"];
+        let iterates = iterative.iter().any(|stage| name.starts_with(stage));
         Box::new(Look(iterates.then_some(self)))
     }
     fn warn(&self, text: String) {

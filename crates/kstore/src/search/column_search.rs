@@ -269,9 +269,9 @@ impl ColumnSearch {
         }
         if request.has_default_categories() {
             self.reject_mostly_numeric(feature_index, values)?;
-            notes.extend(
-                values.resemblance().map(|resemblance| ColumnNote::Resembles { column: name.clone(), resemblance }),
-            );
+            let is_file = !self.selected.table.is_in_memory();
+            let resembles = |resemblance| ColumnNote::Resembles { column: name.clone(), resemblance, is_file };
+            notes.extend(values.resemblance().map(resembles));
         }
         let is_identifier = values.is_identifier(row_count);
         let has_too_many = values.has_too_many_values

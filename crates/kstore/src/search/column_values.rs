@@ -84,17 +84,36 @@ pub enum Resemblance {
     MissingWord(&'static str),
 }
 
+impl Resemblance {
+    fn observation(&self) -> String {
+        match self {
+            Self::MarkedNumbers(number) => {
+                format!("is read as text but looks like numbers with a unit or another mark, such as {number:?}")
+            }
+            Self::MissingWord(word) => format!("has the value {word:?}, which is a category"),
+        }
+    }
+
+    /// Describes the column of a table that no option reads differently, such as a table in memory.
+    pub(super) fn describe_without_options(&self) -> String {
+        let remedy = match self {
+            Self::MarkedNumbers(_) => "convert them to numbers first",
+            Self::MissingWord(_) => "if it means a missing value, replace it by one, such as None",
+        };
+        format!("{}; {remedy}", self.observation())
+    }
+}
+
 impl std::fmt::Display for Resemblance {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let observation = self.observation();
         match self {
-            Self::MarkedNumbers(number) => write!(
-                f,
-                "is read as text but looks like numbers with a unit or another mark, such as {number:?}; `types` reads them as numbers in .csv if all have the same mark"
-            ),
-            Self::MissingWord(word) => write!(
-                f,
-                "has the value {word:?}, which is a category; `missing_words` {word} reads it as missing in .csv and .jsonl"
-            ),
+            Self::MarkedNumbers(_) => {
+                write!(f, "{observation}; `types` reads them as numbers in .csv if all have the same mark")
+            }
+            Self::MissingWord(word) => {
+                write!(f, "{observation}; `missing_words` {word} reads it as missing in .csv and .jsonl")
+            }
         }
     }
 }

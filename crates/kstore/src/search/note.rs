@@ -11,8 +11,9 @@ pub enum ColumnNote {
     Blank { columns: Vec<String> },
     /// A text column with too many values for categories is omitted.
     TooManyValues { column: String, values: DistinctCount },
-    /// A text column that becomes categories resembles something else.
-    Resembles { column: String, resemblance: Resemblance },
+    /// A text column that becomes categories resembles something else. Options about the texts
+    /// apply to files only.
+    Resembles { column: String, resemblance: Resemblance, is_file: bool },
     /// A numeric column is read as times of day or dates.
     NumericTimes { column: String, form: TimeForm },
     /// A text column with many values that say nothing about the target is omitted.
@@ -51,7 +52,10 @@ impl std::fmt::Display for ColumnNote {
                      `hash` 256 for features of whole texts, or `categories` {column} for a feature of each value"
                 )
             }
-            Self::Resembles { column, resemblance } => write!(f, "column {column} {resemblance}"),
+            Self::Resembles { column, resemblance, is_file: true } => write!(f, "column {column} {resemblance}"),
+            Self::Resembles { column, resemblance, is_file: false } => {
+                write!(f, "column {column} {}", resemblance.describe_without_options())
+            }
             Self::NumericTimes { column, form } => {
                 let description = match form {
                     TimeForm::HourMinute => "a time of day, like 517 for 5:17",

@@ -54,7 +54,7 @@ pub use kpass::identity::regular_metadata;
 pub(crate) use kpass::identity::{STDIN, check_stdin, url_scheme};
 #[doc(hidden)]
 pub use load_error::is_decoding;
-pub(crate) use record_batches::BatchTable;
+pub(crate) use record_batches::{BatchTable, RECORD_BATCHES, TABLE_IN_MEMORY};
 #[doc(hidden)]
 pub use registry::{format_by_extension, open};
 pub use registry::{formats, register};

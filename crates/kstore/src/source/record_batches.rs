@@ -14,7 +14,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::{ops::Range, path::Path};
 
-const NAME: &str = "record batches";
+/// Name of the format.
+pub(crate) const RECORD_BATCHES: &str = "record batches";
+
+/// Name of a table in messages, instead of a path.
+pub(crate) const TABLE_IN_MEMORY: &str = "the table in memory";
+
+/// What malformed batches cannot be read as.
+const TABLE: &str = "a table";
 
 /// Maximum number of rows of a chunk. With this many rows, conversions and data per row take a few
 /// hundred kilobytes.
@@ -38,7 +45,10 @@ impl BatchTable {
     fn with_sparse_shape(batches: Vec<RecordBatch>, known_shape: Option<SparseShape>) -> Result<Self> {
         let batches: Vec<RecordBatch> = batches.into_iter().filter(|batch| batch.num_rows() > 0).collect();
         let Some(first_batch) = batches.first() else {
-            return Err(Error::Empty { what: NAME.to_string(), why: "no rows; give at least one".to_string() });
+            return Err(Error::Empty {
+                what: TABLE_IN_MEMORY.to_string(),
+                why: "no rows; give at least one".to_string(),
+            });
         };
         if let Some(other) = batches.iter().find(|batch| batch.schema().fields() != first_batch.schema().fields()) {
             let (first, other) = (first_batch.schema(), other.schema());
@@ -58,7 +68,7 @@ impl BatchTable {
             let mut shape = SparseShape::default();
             for batch in &batches {
                 sparse_entries::extend_shape(batch.column(root), &mut shape)
-                    .map_err(|error| error.into_error(Path::new(NAME), NAME))?;
+                    .map_err(|error| error.into_error(Path::new(TABLE_IN_MEMORY), TABLE))?;
             }
             Ok::<_, Error>(shape)
         };
@@ -137,14 +147,14 @@ fn length_error(text: String) -> Error {
 }
 
 fn malformed_error(detail: String) -> Error {
-    Error::malformed(Path::new(NAME), NAME, detail)
+    Error::malformed(Path::new(TABLE_IN_MEMORY), TABLE, detail)
 }
 
 impl TableFile for BatchTable {
     fn metadata(&self) -> FileMetadata<'_> {
         let row_count = self.batch_starts[self.batches.len()];
         FileMetadata {
-            format: NAME,
+            format: RECORD_BATCHES,
             schema: &self.layout.schema,
             row_count,
             file_bytes: self.memory_bytes,
@@ -196,7 +206,7 @@ impl FileCursor for BatchCursor<'_> {
             (self.remaining_rows.end.min(table.batch_starts[batch_index + 1]) - first).min(BATCH_CHUNK_ROWS) as usize;
         let batch = table.batches[batch_index].slice((first - table.batch_starts[batch_index]) as usize, rows);
         let batch = batch.project(&self.chunk.roots).map_err(|error| malformed_error(error.to_string()))?;
-        self.chunk.load_batch(&table.layout, &batch, first, Path::new(NAME), NAME)?;
+        self.chunk.load_batch(&table.layout, &batch, first, Path::new(TABLE_IN_MEMORY), TABLE)?;
         self.remaining_rows.start += rows as u64;
         Ok(rows)
     }

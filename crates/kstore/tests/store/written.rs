@@ -136,6 +136,16 @@ fn words_for_missing_values_are_missing_among_numbers_and_told_among_text() {
     assert!(
         matches!(&notes[..], [note @ ColumnNote::Resembles { .. }] if note.to_string().contains("`missing_words` ?"))
     );
+    // no option reads the texts of a table in memory differently
+    let jobs: ArrayRef = Arc::new(StringArray::from(vec!["clerk", "?", "clerk"]));
+    let values: ArrayRef = Arc::new(Float64Array::from(vec![1.0, 2.0, 3.0]));
+    let in_memory = Table::from_batches(vec![batch(&[("job", jobs), ("y", values)])]).unwrap();
+    let (_, notes) = search_columns(&in_memory, &usual, 2, 2).unwrap();
+    let note = notes[0].to_string();
+    assert!(
+        note.ends_with("which is a category; if it means a missing value, replace it by one, such as None"),
+        "{note}"
+    );
     let words = TextOptions::default().missing_words(names(&["?", "unknown"]));
     let read_by = |path: &Path| {
         let (selected, notes) = search_columns(&Table::open_with(&[path], &words).unwrap(), &usual, 2, 2).unwrap();

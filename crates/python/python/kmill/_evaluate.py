@@ -139,7 +139,7 @@ def evaluate(
     Parameters
     ----------
     model : estimator
-        A fitted regressor, classifier, ranker or outlier detector.
+        A fitted regressor, classifier, ranker or outlier detector, or a ``KernelPCA`` with ``novelty=True``.
     X : array, data frame, Arrow stream, or path or list of paths
         The rows, with the feature columns of the model.
     y : array of shape (n_samples,) or (n_samples, n_targets), or str, optional
@@ -184,6 +184,9 @@ def evaluate(
     if test not in (None, "same"):
         raise ValueError(f"test must be 'same' (the test rows of the fit) or None, got {test!r}; to choose test rows, pass test to fit_files or tune")
     card = model._card()
+    if card["task"] == "components" and card["options"].get("solver_options", {}).get("novelty"):
+        # reconstruction errors order the rows like the scores of an outlier detector
+        card["task"] = "novelty"
     if card["task"] not in ("regression", "classification", "ranking", "novelty"):
         raise ValueError(f"{type(model).__name__} has no target to compare with; evaluate regressors, classifiers, rankers and outlier detectors")
     if card["task"] == "novelty" and y is None:

@@ -71,6 +71,20 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     },
 );
 
+/// Number of classes from which the fits without a fold take minutes.
+const MANY_CLASSES: usize = 20;
+
+/// Warns if cross-validation makes many fits because of the number of classes.
+fn warn_of_many_classes<T: Real>(data: &FitData<'_, T>, penalties: &[Regularisation], class_count: usize) {
+    let (fold_count, lambda_count) = (data.folds.count(), penalties.len());
+    if class_count > MANY_CLASSES && lambda_count > 1 {
+        data.resources.stage_observer.warn(format!(
+            "cross-validation fits {class_count} classes for {lambda_count} regularisation parameters without each of \
+             {fold_count} folds; a single one, such as `lambda` 1e-5, needs no cross-validation and is several times faster"
+        ));
+    }
+}
+
 #[derive(Clone, Debug)]
 struct Logistic {
     /// The regularisation parameters, as lambda or C, strongest first. If there are several,
@@ -155,7 +169,8 @@ impl<T: Real> Solver<T> for Logistic {
             targets.loss_unit() * rows.loss.link(i, &mut f, &mut derivatives)
         };
         let held_out_scores = || {
-            let progress = cross_validation::HeldOutFits::start(data, self.penalties.len(), score_count);
+            warn_of_many_classes(data, &self.penalties, score_count);
+            let progress = cross_validation::HeldOutFits::start(data, &self.penalties, score_count);
             let loss_without_fold = |fold| {
                 let rows = Rows { held_out_fold: Some((&features.row_folds, fold)), ..rows };
                 let loss = Loss::new(&features, rows, score_count, self.intercept, &progress);

@@ -135,7 +135,7 @@ impl Ranking {
         if data.folds.count() == 1 {
             return Ok((self.penalties[0], Vec::new(), 0));
         }
-        let progress = cross_validation::HeldOutFits::start(data, self.penalties.len(), 1);
+        let progress = cross_validation::HeldOutFits::start(data, &self.penalties, 1);
         let loss_without_fold = |fold| {
             let (groups, training_pair_count) = self.groups_and_pair_count(
                 features,

@@ -157,7 +157,7 @@ impl Svm {
         let t = classifiers.len();
         let mut scores =
             HeldOutScores::new(features.n, t, self.penalties.len()).storing_functions(self.stores_fold_functions);
-        let (progress, mut workspace) = (HeldOutFits::start(data, self.penalties.len(), t), Workspace::new(features.p));
+        let (progress, mut workspace) = (HeldOutFits::start(data, &self.penalties, t), Workspace::new(features.p));
         let context = SolveContext { observer: &progress, journal: data.resources.journal };
         let svms_per_group = self.svms_per_group(features.n, features.p, t);
         // one sample serves all folds, and all SVMs that have the same rows

@@ -216,7 +216,7 @@ impl Regression {
         let mut scores = HeldOutScores::new(features.n, function_count, self.penalties.len())
             .storing_functions(self.stores_fold_functions);
         let (progress, mut workspace) =
-            (HeldOutFits::start(data, self.penalties.len(), function_count), Workspace::new(features.p));
+            (HeldOutFits::start(data, &self.penalties, function_count), Workspace::new(features.p));
         let context = SolveContext { observer: &progress, journal: data.resources.journal };
         let functions_per_group = group_size(features.n, features.p, function_count);
         // one sample for all folds
