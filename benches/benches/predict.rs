@@ -30,6 +30,7 @@ fn model() -> Model<f32> {
             members: vec![],
             precision: "f32".into(),
             leaf_kernel: None,
+            distributions: Vec::new(),
             map: "nystrom".into(),
             rank: LANDMARKS,
             lambda: None,
