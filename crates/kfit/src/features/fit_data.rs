@@ -36,7 +36,7 @@ pub enum SectionPoints<'a, T: Real> {
 pub struct FitData<'a, T: Real> {
     /// The source of the rows.
     pub source: &'a dyn RowSource<T>,
-    /// The scaled rows before the metric; the same as `source` if there is no metric.
+    /// The scaled rows before the metric. Without a metric this is `source`.
     pub scaled_source: &'a dyn RowSource<T>,
     /// The kernel, with every parameter resolved to a number.
     pub kernel: &'a Kernel,

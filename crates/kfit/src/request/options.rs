@@ -200,7 +200,8 @@ pub struct TrainOptions {
     pub candidates: Option<usize>,
     /// Number of features of the map, which is the largest rank.
     pub rank: usize,
-    /// True if `rank` is a default: a smaller rank without an approximation error is no news.
+    /// True if `rank` is a default. Then a smaller rank without an approximation error needs no
+    /// warning.
     pub is_default_rank: bool,
     /// Tolerance of the relative trace error: the fit uses the smallest rank whose error is at most
     /// this number.

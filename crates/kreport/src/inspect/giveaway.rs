@@ -9,8 +9,8 @@ use crate::table::percent;
 /// minimum AUC for a class; minimum fraction of its variance, or of its rows, that the values of a
 /// column determine.
 const MIN_LEAK: f64 = 0.99;
-/// Minimum AUC of a measurement for one of several classes: the longest feet may well be those of
-/// one species.
+/// Minimum AUC of a measurement for one of several classes. One species may have the longest feet,
+/// and their length is still a fair feature.
 const MIN_CLASS_LEAK: f64 = 0.999;
 /// Minimum F1 score of a class of more than two: a column that ranks a rare class first, but among
 /// many other rows, is an ordinary predictor.

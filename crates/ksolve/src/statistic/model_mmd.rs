@@ -15,8 +15,9 @@
 //! The witness function (μ − ν)ᵀφ(x) − (|μ|² − |ν|²)/2 is positive for rows that are more typical
 //! of the training rows, and negative for rows that are more typical of the new rows.
 //!
-//! A column is tested like a column of two tables: by its distribution function, of which the
-//! model stores quantiles, or by the frequencies of its levels.
+//! A column is tested like a column of two tables. Numbers are compared by their distribution
+//! functions, and the model stores quantiles of them. Categories are compared by the frequencies
+//! of their levels.
 //!
 //! *Passes*: one for the statistics of the columns, one for a sample of the rows, one for the
 //! features, one over the stored features for the groups. *Flops* for m rows and p features: the

@@ -264,7 +264,7 @@ impl HeldOut {
     fn contains<T>(self, leaf: &Leaf<T>, i: usize) -> bool {
         match self {
             Self::Fold => leaf.is_held_out[i],
-            Self::RandomRows(stream) => stream.uniform(leaf.row_numbers[i]) < VALIDATION_FRACTION,
+            Self::RandomRows(stream) => is_validation_row(stream, leaf.row_numbers[i]),
         }
     }
 
@@ -276,13 +276,13 @@ impl HeldOut {
     }
 }
 
-fn random_rows<T: Real>(data: &FitData<'_, T>) -> Stream {
+/// Returns the stream that draws the validation rows of leaves with their own kernel.
+pub(super) fn random_rows<T: Real>(data: &FitData<'_, T>) -> Stream {
     Stream::new(data.options.seed, Purpose::PartitionTree, 1)
 }
 
-/// Returns true for validation rows of leaves that have their own kernel.
-pub(super) fn is_random_validation_row<T: Real>(data: &FitData<'_, T>, row: u64) -> bool {
-    random_rows(data).uniform(row) < VALIDATION_FRACTION
+pub(super) fn is_validation_row(random_rows: Stream, row: u64) -> bool {
+    random_rows.uniform(row) < VALIDATION_FRACTION
 }
 
 /// Returns at most `count` leaves, spread evenly over the tree.
