@@ -347,6 +347,7 @@ fn shorten_long_lengths(length_scales: &mut [(usize, f64)]) {
 
 /// Returns a positive number with four significant digits: further digits of a length scale change
 /// no prediction noticeably, and the expression stays short.
-fn round_to_four_digits(value: f64) -> f64 {
+#[doc(hidden)]
+pub fn round_to_four_digits(value: f64) -> f64 {
     format!("{value:.3e}").parse().unwrap_or(value)
 }

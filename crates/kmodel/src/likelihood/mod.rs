@@ -7,7 +7,7 @@ mod kernel_sum;
 mod sample;
 
 pub use consecutive_rows::learn_from_consecutive_rows;
-pub use kernel_sum::{KernelSum, LikelihoodReport, StageResult, bytes, learn};
+pub use kernel_sum::{KernelSum, LikelihoodReport, StageResult, bytes, learn, round_to_four_digits};
 pub use sample::{MIN_STAGED_ROWS, SampledRows, Stage};
 
 use crate::{Error, Result};

@@ -13,13 +13,10 @@
 
 use super::{Kernel, KernelSearchResult, SolverMeasure, journal::SearchJournal, trial::Trials};
 use crate::job::{Fit, Run};
-use crate::solver::{Solver, parameter, svm};
-use crate::{Error, Result, folds::FoldSpec, grids::half_decade, request::MetricSource};
+use crate::solver::parameter;
+use crate::{Error, Result, grids::half_decade, request::MetricSource};
 use kapprox::{Real, metric::Metric};
-use std::{ops::RangeInclusive, sync::Arc};
-
-/// The solver name that selects all solvers of the target's task.
-pub const ANY_SOLVER: &str = "any";
+use std::sync::Arc;
 
 /// Maximum rank of a trial: sufficient to compare regularisation parameters and solvers, and fast.
 pub(super) const TRIAL_RANK: usize = 500;
@@ -32,10 +29,6 @@ const MIN_CONTENDERS: usize = 3;
 
 /// Minimum number of trials, even if no time is left: the first solver with and without the metric.
 const MIN_TRIALS: usize = 2;
-
-/// Regularisation parameters that are compared for solvers that take a single parameter; the
-/// default is first.
-const CONTEST_LAMBDAS: [f64; 4] = [1e-6, 1e-5, 1e-7, 1e-4];
 
 /// Numbers of half decades by which the grid of regularisation parameters extends below and above
 /// the likely range.
@@ -50,10 +43,6 @@ const MIN_LAMBDA_STEP: i64 = -18;
 /// half decades: −12 stands for 1e-6.
 const SAFE_LAMBDA_STEP: i64 = -12;
 
-/// Numbers k of classes for which one-vs-one classifiers are tried. Below 3 there is a single pair;
-/// the upper end bounds the number k(k − 1)/2 of classifiers.
-const ONE_VS_ONE_CLASSES: RangeInclusive<usize> = 3..=10;
-
 /// A solver with a regularisation parameter that competes in a contest.
 #[derive(Clone)]
 pub(super) struct Contender {
@@ -61,6 +50,8 @@ pub(super) struct Contender {
     pub(super) name: String,
     /// Fit at the requested ranks.
     pub(super) fit: Fit,
+    /// Fit of the trials, if it differs: it learns the metric again, from its own training rows.
+    pub(super) trial_fit: Option<Fit>,
     /// Regularisation parameter of this contender; `None` for solvers that compare several
     /// themselves.
     pub(super) lambda: Option<f64>,
@@ -75,7 +66,7 @@ pub struct ContenderReport {
     pub solver: String,
     /// Kernel with numeric parameters.
     pub kernel: String,
-    /// Metric: none, given, full, diagonal, low-rank(5).
+    /// Metric: none, given, full, diagonal, low-rank(5), or half diagonal for the kernel of a series.
     pub metric: String,
     /// Errors on the folds, in the compared measure; lower is better.
     pub errors: Vec<f64>,
@@ -131,7 +122,7 @@ impl Contender {
         let kernel = Kernel::parse(kernel)?;
         let report = ContenderReport::new(self.report.solver.clone(), &kernel, "none");
         let fit = self.fit.clone().kernel(kernel).metric(MetricSource::None);
-        Ok(Some(Self { name: self.name.clone(), fit, lambda: self.lambda, report }))
+        Ok(Some(Self { name: self.name.clone(), fit, trial_fit: None, lambda: self.lambda, report }))
     }
 
     /// Makes this contender the winner instead of `previous_winner`, and records it and `why` in
@@ -234,12 +225,14 @@ impl<'a, T: Real> Contest<'a, T> {
     pub(super) fn step(&mut self, run: &Run<'_>, journal: &mut SearchJournal<'_>) -> Result<()> {
         let Some(fold) = self.folds.get(self.round) else { return Ok(()) };
         let contender = &mut self.contenders[self.alive[self.tried_in_round]];
-        let fit = contender.fit.clone().with_single_rank(self.max_rank);
+        let fit = contender.trial_fit.as_ref().unwrap_or(&contender.fit).clone().with_single_rank(self.max_rank);
+        let may_exceed_memory = contender.trial_fit.is_some();
         let outcome = journal.get_or_compute(|| {
             match self.trials.validation_error(&fit, *fold, self.measure, usize::MAX, run) {
                 Ok(error) => Ok((Some(error), None)),
                 Err(error)
-                    if error.is_interrupted() || matches!(error, Error::Store(kstore::Error::OverBudget { .. })) =>
+                    if error.is_interrupted()
+                        || !may_exceed_memory && matches!(error, Error::Store(kstore::Error::OverBudget { .. })) =>
                 {
                     Err(error)
                 }
@@ -311,101 +304,6 @@ fn survivor_count(alive: usize) -> usize {
     alive.div_ceil(2).max(MIN_CONTENDERS).min(alive)
 }
 
-/// Returns the contenders after a search: `solver`, or for [`ANY_SOLVER`] every solver of the task.
-/// If the fit does not set the regularisation parameter, each solver competes with several
-/// parameters. Each contender uses the learned metric; for [`ANY_SOLVER`], a copy of each contender
-/// competes without the metric.
-pub(super) fn contenders(
-    solver: &str,
-    base: &Fit,
-    search_result: &KernelSearchResult,
-    measure: SolverMeasure,
-) -> Result<Vec<Contender>> {
-    let best_candidate = (search_result.kernel.clone(), search_result.metric_source(), search_result.form.as_str());
-    let plain_kernel = search_result
-        .best_without_metric()
-        .filter(|_| search_result.metric.is_some() && solver == ANY_SOLVER)
-        .map(Kernel::parse);
-    let plain_candidate = plain_kernel.transpose()?.map(|kernel| (kernel, MetricSource::None, "none"));
-    let (kernels, mut contenders): (Vec<_>, Vec<Contender>) =
-        (plain_candidate.into_iter().chain([best_candidate]).collect(), Vec::new());
-    for (fit, lambda, name) in solver_fits(solver, base, search_result, measure)? {
-        // interleaved, so that a search that ends early has tried the solver with both kernels
-        for (kernel, metric, form) in &kernels {
-            let report = ContenderReport::new(solver_label(&name, lambda), kernel, form);
-            let fit = fit.clone().kernel(kernel.clone()).metric(metric.clone());
-            contenders.push(Contender { name: name.clone(), fit, lambda, report });
-        }
-    }
-    Ok(contenders)
-}
-
-/// Returns fits, each with a solver, a regularisation parameter and a name: first every solver with
-/// its first parameter, then every solver with its second parameter, and so on.
-fn solver_fits(
-    solver: &str,
-    base: &Fit,
-    search_result: &KernelSearchResult,
-    measure: SolverMeasure,
-) -> Result<Vec<(Fit, Option<f64>, String)>> {
-    let names = match (solver, search_result.classes) {
-        (ANY_SOLVER, 0) => vec!["ridge"],
-        (ANY_SOLVER, _) if measure.needs_probabilities() => vec!["logistic", "svm"],
-        (ANY_SOLVER, _) => vec!["logistic", "ridge", "svm"],
-        (name, _) => vec![name],
-    };
-    let mut fits_by_solver = Vec::new();
-    for name in names {
-        let fit = if base.family().name == name { base.clone() } else { base.for_solver(name)? };
-        // a solver that cross-validates ranks and lambdas uses the folds of the kernel search,
-        // which already compared lambdas on them
-        let has_surface = fit.family().reads(&parameter::RANKS);
-        let fit = if has_surface && search_result.folds != FoldSpec::None {
-            fit.set(parameter::FOLDS.name, &search_result.folds)
-        } else {
-            fit
-        };
-        let is_lambda_free = fit.family().reads(&parameter::LAMBDA) && !fit.sets_regularisation();
-        let lambdas: &[f64] = if is_lambda_free && !has_surface { &CONTEST_LAMBDAS } else { &[] };
-        let adds_probabilities =
-            solver == ANY_SOLVER && measure.needs_probabilities() && fit.family().reads(&parameter::PROBABILITIES);
-        let fit = if adds_probabilities { fit.set(parameter::PROBABILITIES.name, true) } else { fit };
-        // one-vs-one classifiers have no probabilities
-        let tries_one_vs_one = solver == ANY_SOLVER
-            && !adds_probabilities
-            && fit.family().reads(&svm::MULTICLASS)
-            && ONE_VS_ONE_CLASSES.contains(&search_result.classes);
-        for is_one_vs_one in [false, true].into_iter().filter(|pairs| tries_one_vs_one || !pairs) {
-            let mut variants = Vec::new();
-            let fit = if is_one_vs_one { fit.clone().set(svm::MULTICLASS.name, svm::ONE_VS_ONE) } else { fit.clone() };
-            let label = if is_one_vs_one { format!("{name}, one-vs-one") } else { name.to_string() };
-            let with_lambda =
-                |lambda: &f64| (fit.clone().set(parameter::LAMBDA.name, lambda), Some(*lambda), label.clone());
-            variants.extend(lambdas.iter().map(with_lambda));
-            variants.extend(lambdas.is_empty().then(|| (fit.clone(), None, label.clone())));
-            fits_by_solver.push(variants);
-        }
-    }
-    let max_variants = fits_by_solver.iter().map(Vec::len).max().unwrap_or(0);
-    Ok((0..max_variants)
-        .flat_map(|i| fits_by_solver.iter().filter_map(move |variants| variants.get(i).cloned()))
-        .collect())
-}
-
-/// Returns true if the solver predicts probabilities with its current parameters.
-pub(super) fn has_probabilities(fit: &Fit) -> Result<bool> {
-    Ok(Solver::<f64>::has_probabilities(&*fit.family().build_solver(fit.settings()?)?))
-}
-
-/// Returns the solver with its regularisation parameter: `svm, lambda 1e-5`.
-pub(super) fn solver_label(name: &str, lambda: Option<f64>) -> String {
-    lambda.map_or(name.to_string(), |lambda| {
-        let exact = format_lambda(lambda);
-        // three digits for a value such as 1.0000000000000002e-6
-        format!("{name}, lambda {}", if exact.len() <= 8 { exact } else { format!("{lambda:.2e}") })
-    })
-}
-
 /// Returns a grid of likely regularisation parameters for all rows, two per decade, given that
 /// `lambda` was best on the fraction `row_fraction` of the rows. The best lambda is proportional to
 /// 1/√n or to 1/n, and the grid covers both cases. The grid extends further down than up, because
@@ -420,7 +318,7 @@ fn lambda_grid_around(lambda: f64, row_fraction: f64) -> String {
 }
 
 /// Returns a regularisation parameter in scientific notation: `1e-5`.
-fn format_lambda(lambda: f64) -> String {
+pub(super) fn format_lambda(lambda: f64) -> String {
     format!("{lambda:e}")
 }
 
@@ -445,8 +343,13 @@ mod tests {
     #[test]
     fn lambda_falls_with_the_root_of_the_row_count() {
         let fit = Fit::solver("svm").unwrap();
-        let contender_of =
-            |fit: Fit, lambda| Contender { name: String::new(), fit, lambda, report: ContenderReport::default() };
+        let contender_of = |fit: Fit, lambda| Contender {
+            name: String::new(),
+            fit,
+            trial_fit: None,
+            lambda,
+            report: ContenderReport::default(),
+        };
         let rescaled_regularisation = |fit_rows: u64| {
             contender_of(fit.clone(), Some(1e-4))
                 .rescale_lambda(100, fit_rows, None)

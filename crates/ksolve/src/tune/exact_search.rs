@@ -15,7 +15,8 @@
 //! *Cost*: about ten exact fits on [`MAX_TRIAL_ROWS`] rows; for small tables, about ten exact fits
 //! per fold.
 
-use super::contest::{Contender, ContenderReport, TRIAL_RANK, solver_label};
+use super::contenders::solver_label;
+use super::contest::{Contender, ContenderReport, TRIAL_RANK};
 use super::model_selection::ModelSelection;
 use super::refine::CLEAR_IMPROVEMENT_RATIO;
 use super::selection_result::SearchPart;
@@ -222,7 +223,7 @@ impl ModelSelection<'_> {
         let report = ContenderReport::new(solver, &best.kernel, &best.form);
         let report = ContenderReport { errors: vec![best.error], mean: Some(best.error), ..report };
         let fit = fit.kernel(best.kernel).with_members(best.members).metric(best.metric);
-        let fit = Contender { name, fit, lambda: best.lambda, report };
+        let fit = Contender { name, fit, trial_fit: None, lambda: best.lambda, report };
         Ok(Some((fit.rescale_lambda(trial_rows as u64, search_rows, None), why)))
     }
 }
@@ -401,7 +402,7 @@ mod tests {
             let fit = Fit::solver(name).unwrap().kernel(Kernel::parse("gaussian(sigma=1)").unwrap());
             let fit = if name == "ridge" { fit.set("task", "classification") } else { fit };
             let report = ContenderReport { mean: Some(mean), chosen, ..ContenderReport::default() };
-            Contender { name: name.to_string(), fit, lambda: None, report }
+            Contender { name: name.to_string(), fit, trial_fit: None, lambda: None, report }
         };
         let x: Vec<f64> = (0..200).map(f64::from).collect();
         let y: Vec<f64> = (0..200).map(|i| f64::from(i % 2)).collect();

@@ -33,6 +33,7 @@
 //! optimization", AISTATS 2016.
 
 mod builder;
+mod contenders;
 mod contest;
 mod exact_search;
 mod group_sample;
@@ -47,13 +48,16 @@ mod refine;
 mod rung;
 mod selection_result;
 mod separating_svm;
+mod series_kernel;
 mod shifted_rows;
 mod time_budget;
 mod trial;
 
 pub use builder::{FixedParts, Tune};
 #[doc(hidden)]
-pub use contest::{ANY_SOLVER, ContenderReport};
+pub use contenders::ANY_SOLVER;
+#[doc(hidden)]
+pub use contest::ContenderReport;
 #[doc(hidden)]
 pub use journal::SearchJournal;
 #[doc(hidden)]
@@ -179,7 +183,6 @@ impl<'a, T: Real> KernelSearch<'a, T> {
             target_correlation.map_or(train_options.folds.clone(), |_| FoldSpec::Blocks(metric::BLOCK_COUNT));
         let warning = match target_correlation {
             Some(correlation) => Some(metric::blocks_note(correlation, &train_options.folds)),
-            None if may_replace_folds => None,
             None => metric::series_warning(&source, &targets, &train_options.folds)?,
         };
         warning.into_iter().for_each(|text| resources.stage_observer.warn(text));

@@ -1,7 +1,8 @@
 //! The complete search: kernels and metrics, the scaling, solvers with their regularisation
 //! parameters, then the test of the winner.
 
-use super::contest::{ANY_SOLVER, Contest, contenders, has_probabilities};
+use super::contenders::{ANY_SOLVER, contenders, has_probabilities};
+use super::contest::Contest;
 use super::{
     ContenderReport, HeldOutScore, KernelSearch, Score, SearchJournal, SearchListener, SearchPart, SearchWork,
     SelectionResult, SolverMeasure,
@@ -9,7 +10,7 @@ use super::{
 use super::{KernelSearchResult, TuneOptions, WinnerTest, separating_svm::SvmSearch};
 use super::{history::SearchLog, refine::CLEAR_IMPROVEMENT_RATIO, time_budget::needs_half_rank, trial::Trials};
 use crate::job::{Fit, Run};
-use crate::request::{MetricSource, Resources, Scaling, TrainOptions};
+use crate::request::{MetricForm, MetricSource, Resources, Scaling, TrainOptions};
 use crate::{Error, Result};
 use kapprox::Real;
 use kstore::SelectedTable;
@@ -97,7 +98,14 @@ impl ModelSelection<'_> {
         }
         let search_result = &selection_result.search;
         // compare solvers and regularisation parameters
-        let mut contest = Contest::new(&trials, measure, contenders(self.solver, base, search_result, measure)?, rank);
+        let series_kernels = match self.base.metric_source() {
+            MetricSource::Learned(MetricForm::DiagonalOrFull) => {
+                trials.series_kernels(&self.options.kernels, search_result, self.options.train_options.seed)?
+            }
+            _ => Vec::new(),
+        };
+        let contenders = contenders(self.solver, base, search_result, series_kernels, measure)?;
+        let mut contest = Contest::new(&trials, measure, contenders, rank);
         log.part = SearchPart::Solvers;
         self.listener.begin(SearchPart::Solvers, contest.remaining_trials() as u64);
         while let Some(what) = contest.upcoming().map(|contender| contender.report.solver.clone()) {

@@ -27,7 +27,8 @@
 //! *Cost*: some 15 trials. A stage starts only if its trials, the tests and the final fit are
 //! predicted to end within the time. *Bytes*: as a search with a sample of [`MAX_ROWS`] rows.
 
-use super::contest::{ANY_SOLVER, Contender, ContenderReport, TRIAL_RANK, has_probabilities};
+use super::contenders::{ANY_SOLVER, has_probabilities};
+use super::contest::{Contender, ContenderReport, TRIAL_RANK};
 use super::model_selection::{ModelSelection, get_or_compute_timed};
 use super::selection_result::SearchPart;
 use super::{HeldOutScore, KernelSearchResult, SearchJournal, SolverMeasure, TuneOptions, options};
@@ -309,7 +310,7 @@ impl<T: Real> Search<'_, '_, '_, '_, T> {
         let report = ContenderReport { errors: vec![svm_error], mean: Some(svm_error), ..report };
         let rows = kstore::display::format_count(rows as u64);
         let why = format!("{winner_name} has error {winner_error:.4e} on the same {rows} training rows");
-        Ok(Outcome::Better(Box::new(Contender { name: best.name(), fit, lambda: None, report }), why))
+        Ok(Outcome::Better(Box::new(Contender { name: best.name(), fit, trial_fit: None, lambda: None, report }), why))
     }
 
     /// Returns the candidates of the first stage, the best first.

@@ -210,7 +210,7 @@ pub(super) fn fit<T: Real>(
         [feature_error, leaf_error] = solver.mean_errors(&evenly_spaced(&leaves, MEASURED_LEAVES), mu, held_out);
         figures.push(NamedValues::single("mse of the features, random rows", feature_error));
         figures.push(NamedValues::single("mse with leaves, random rows", leaf_error));
-        fold_errors = solver.mean_errors(&leaves_of_fold(&leaves), mu, HeldOut::Fold);
+        fold_errors = solver.fold_errors(&leaves, mu);
     }
     figures.push(NamedValues::single("held-out mse of the features", fold_errors[0]));
     figures.push(NamedValues::single("held-out mse with leaves", fold_errors[1]));
@@ -274,6 +274,17 @@ impl HeldOut {
             Self::RandomRows(_) => &leaf.residuals,
         }
     }
+
+    /// Returns the weighted sum of the squared residuals of a leaf's validation rows without the
+    /// leaf, and the sum of their weights over the targets.
+    fn squared_residuals<T: Real>(self, leaf: &Leaf<T>) -> (f64, f64) {
+        let (t, residuals) = (leaf.t, self.residuals(leaf));
+        let validation_rows = (0..leaf.len()).filter(|i| self.contains(leaf, *i));
+        validation_rows.fold((0.0, 0.0), |(sum, weight), i| {
+            let square: f64 = residuals[i * t..(i + 1) * t].iter().map(|residual| residual * residual).sum();
+            (sum + leaf.weights[i] * square, weight + leaf.weights[i] * t as f64)
+        })
+    }
 }
 
 /// Returns the stream that draws the validation rows of leaves with their own kernel.
@@ -291,18 +302,10 @@ fn evenly_spaced<T>(leaves: &[Leaf<T>], count: usize) -> Vec<&Leaf<T>> {
     (0..count).map(|i| &leaves[(2 * i + 1) * leaves.len() / (2 * count)]).collect()
 }
 
-/// Returns the leaves with most pairs of a row of the held-out fold and a row of another fold: a
-/// tree that splits the times has few leaves with both, and only these show how the leaves predict
-/// the held-out times.
-fn leaves_of_fold<T: Real>(leaves: &[Leaf<T>]) -> Vec<&Leaf<T>> {
-    let pair_count = |leaf: &&Leaf<T>| {
-        let held_out_count = leaf.is_held_out.iter().filter(|is_held_out| **is_held_out).count();
-        held_out_count * (leaf.len() - held_out_count)
-    };
-    let mut leaves: Vec<&Leaf<T>> = leaves.iter().collect();
-    leaves.sort_by_key(|leaf| std::cmp::Reverse(pair_count(leaf)));
-    leaves.truncate(MEASURED_LEAVES);
-    leaves
+/// Returns the number of pairs of a row of the held-out fold and a row of another fold in a leaf.
+fn pair_count<T: Real>(leaf: &Leaf<T>) -> usize {
+    let held_out_count = leaf.is_held_out.iter().filter(|is_held_out| **is_held_out).count();
+    held_out_count * (leaf.len() - held_out_count)
 }
 
 /// Squared residuals of the training rows, summed leaf by leaf.
@@ -392,14 +395,30 @@ impl LeafSolver<'_> {
     /// Returns the mean squared residuals of some leaves' validation rows, without and with the
     /// leaves.
     fn mean_errors<T: Real>(&self, leaves: &[&Leaf<T>], mu: f64, held_out: HeldOut) -> [f64; 2] {
-        let validation_weight = |leaf: &&Leaf<T>| {
-            let validation_rows = (0..leaf.len()).filter(|i| held_out.contains(leaf, *i));
-            validation_rows.map(|i| leaf.weights[i]).sum::<f64>() * leaf.t as f64
-        };
-        let total_weight: f64 = leaves.iter().map(validation_weight).sum();
+        let total_weight: f64 = leaves.iter().map(|leaf| held_out.squared_residuals(leaf).1).sum();
         let errors = leaves.iter().map(|leaf| self.validation_errors(leaf, mu, held_out));
         let sums = errors.fold([0.0; 2], |[a, b], [c, d]| [a + c, b + d]);
         sums.map(|sum| sum / total_weight.max(f64::MIN_POSITIVE))
+    }
+
+    /// Returns the mean squared residuals of the held-out fold, without and with the leaves.
+    ///
+    /// A tree that splits the times has few leaves with rows of this fold and of another one, and
+    /// only these can change the prediction. The leaves with most pairs of such rows are measured,
+    /// and their ratio of the errors stands for all leaves with rows of both kinds.
+    fn fold_errors<T: Real>(&self, leaves: &[Leaf<T>], mu: f64) -> [f64; 2] {
+        let (mut mixed, separate): (Vec<&Leaf<T>>, Vec<_>) = leaves.iter().partition(|leaf| pair_count(leaf) > 0);
+        let sum_of = |leaves: &[&Leaf<T>]| {
+            let sums = leaves.iter().map(|leaf| HeldOut::Fold.squared_residuals(leaf));
+            sums.fold((0.0, 0.0), |(a, b), (c, d)| (a + c, b + d))
+        };
+        let ((mixed_sum, mixed_weight), (separate_sum, separate_weight)) = (sum_of(&mixed), sum_of(&separate));
+        mixed.sort_by_key(|leaf| std::cmp::Reverse(pair_count(leaf)));
+        mixed.truncate(MEASURED_LEAVES);
+        let [without, with] = self.mean_errors(&mixed, mu, HeldOut::Fold);
+        let ratio = if without > 0.0 { with / without } else { 1.0 };
+        let total_weight = (mixed_weight + separate_weight).max(f64::MIN_POSITIVE);
+        [mixed_sum + separate_sum, ratio * mixed_sum + separate_sum].map(|sum| sum / total_weight)
     }
 
     /// Searches for the best μ from `initial_mu`. Returns this μ, and the validation errors without
