@@ -46,7 +46,7 @@ pub(super) fn contenders(
     for (fit, lambda, name) in solver_fits(solver, base, search_result, measure)? {
         // interleaved, so that a search that ends early has tried the solver with all kernels
         for (kernel, metric, form) in &kernels {
-            // of the kernel of a series, the report names the half without length scales per feature
+            // of the kernel of a series, the report names the half without a metric
             let named_kernel = if *form == series_kernel::FORM { kernel.terms().pop() } else { None };
             let report =
                 ContenderReport::new(solver_label(&name, lambda), named_kernel.as_ref().unwrap_or(kernel), form);

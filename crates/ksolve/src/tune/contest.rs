@@ -66,7 +66,7 @@ pub struct ContenderReport {
     pub solver: String,
     /// Kernel with numeric parameters.
     pub kernel: String,
-    /// Metric: none, given, full, diagonal, low-rank(5), or half diagonal for the kernel of a series.
+    /// Metric: none, given, full, diagonal, low-rank(5); or half diagonal, for a series.
     pub metric: String,
     /// Errors on the folds, in the compared measure; lower is better.
     pub errors: Vec<f64>,
