@@ -336,6 +336,36 @@ fn a_series_is_cut_into_blocks() {
 }
 
 #[test]
+fn half_of_a_metric_is_tried_in_a_series() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    // y = sin 4a + a slow random walk, whose level the time t tells only within a block
+    let (mut text, mut walk, mut state) = ("t,a,b,y\n".to_string(), 0.0, 11u64);
+    let mut uniform = || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 40) as f64 / (1u64 << 24) as f64
+    };
+    for i in 0..600 {
+        walk = 0.99 * walk + 0.4 * uniform() - 0.2;
+        let (a, b) = (uniform(), uniform());
+        text += &format!("{},{a},{b},{}\n", f64::from(i).sqrt(), 0.3 * (4.0 * a).sin() + walk);
+    }
+    std::fs::write(at.join("t.csv"), text).unwrap();
+    let line = "tune ridge t.csv --target y --kernels gaussian(),laplacian() --work 12,9 --rank 60";
+    let report = ok(at, &format!("{line} -o m.safetensors --json"));
+    assert_eq!(report["folds"], "blocks:6", "{report}");
+    let contenders = report["contenders"].as_array().unwrap();
+    let halves: Vec<_> = contenders.iter().filter(|contender| contender["metric"] == "half diagonal").collect();
+    assert_eq!((halves.len(), contenders.len()), (2, 3), "{contenders:?}");
+    let chosen = halves.iter().find(|contender| contender["chosen"] == true).unwrap();
+    let kernel = ok(at, "inspect m.safetensors --json")["kernel"].as_str().unwrap().to_string();
+    assert!(kernel.starts_with("0.5*") && kernel.ends_with(chosen["kernel"].as_str().unwrap()), "{kernel} {chosen}");
+    // a metric of a named form is not replaced
+    let named = ok(at, &format!("{} --metric diagonal -o d.safetensors --json", line.replace("12,9", "3,2")));
+    assert!(named["contenders"].as_array().unwrap().iter().all(|c| c["metric"] != "half diagonal"), "{named}");
+}
+
+#[test]
 fn what_a_search_cannot_follow_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();

@@ -125,3 +125,47 @@ pub(super) fn solver_label(name: &str, lambda: Option<f64>) -> String {
         format!("{name}, lambda {}", if exact.len() <= 8 { exact } else { format!("{lambda:.2e}") })
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::Scaling;
+    use kapprox::metric::Metric;
+    use std::sync::Arc;
+
+    #[test]
+    fn in_a_series_trials_learn_the_metric_again() {
+        let [kernel, half] = ["gaussian(sigma=2)", "0.5*gaussian(sigma=[1, 2]) + 0.5*gaussian(sigma=3)"]
+            .map(|text| Kernel::parse(text).unwrap());
+        let search_result = KernelSearchResult {
+            kernel: kernel.clone(),
+            requested_kernel: Kernel::parse("gaussian()").unwrap(),
+            scaling: Scaling::Standard,
+            metric: Some(Arc::new(Metric::diagonal(vec![2.0, 1.0]).unwrap())),
+            form: "diagonal".to_string(),
+            spread: None,
+            rows: 100,
+            folds: FoldSpec::Blocks(6),
+            target_correlation: Some(0.9),
+            classes: 0,
+            learned_rounds: Vec::new(),
+            rungs: Vec::new(),
+            passes: 3,
+            planned_bytes: 0,
+        };
+        let of = |series_kernels: Vec<Kernel>| {
+            contenders("ridge", &Fit::ridge(), &search_result, series_kernels, SolverMeasure::Error).unwrap()
+        };
+        let [series, learned] = &of(vec![half.clone()])[..] else { panic!("expected two contenders") };
+        assert_eq!((series.fit.requested_kernel(), series.fit.metric_source()), (&half, &MetricSource::None));
+        assert_eq!((&series.report.kernel[..], &series.report.metric[..]), ("gaussian(sigma=3)", "half diagonal"));
+        assert!(series.trial_fit.is_none());
+        // the trials learn the length scale, too; the final fit has the metric of the search
+        let trial_fit = learned.trial_fit.as_ref().unwrap();
+        assert_eq!(trial_fit.metric_source(), &MetricSource::Learned(MetricForm::Diagonal));
+        assert!(trial_fit.requested_kernel().needs_median() && learned.fit.requested_kernel() == &kernel);
+        assert_eq!(learned.fit.metric_source(), &search_result.metric_source());
+        let [alone] = &of(Vec::new())[..] else { panic!("expected one contender") };
+        assert!(alone.trial_fit.is_none());
+    }
+}
