@@ -7,7 +7,7 @@ use super::{series, settings};
 use crate::features::StopOnlyObserver;
 use crate::prepare::survey::Survey;
 use crate::prepare::{candidates, map_builder};
-use crate::request::{MetricForm, MetricSource, PassShape, Resources, StageObserver, TrainOptions};
+use crate::request::{MetricForm, MetricSource, NoStageObserver, PassShape, Resources, StageObserver, TrainOptions};
 use crate::{Error, Folds, Result, Targets};
 use faer::Mat;
 use kapprox::landmark::{RowSample, TableScan, uniform_sample};
@@ -230,9 +230,9 @@ impl<T: Real> MetricRequest<'_, T> {
     ) -> Result<LearnedMetric> {
         let round_options = settings::round_options(self.options, round_request.rank);
         let read_settings = self.survey.read_settings();
-        let stage = self.resources.stage_observer.start_stage("evaluating the metric", None);
-        let silent = SilentStages(&*stage);
-        let resources = &Resources { journal: None, scratch: None, stage_observer: &silent, ..*self.resources };
+        // learning has a stage of its own, and the folds of the sample are counted in no time
+        let resources =
+            &Resources { journal: None, scratch: None, stage_observer: &NoStageObserver, ..*self.resources };
         let data = RoundData {
             source: sample_rows,
             n: sample_rows.len() as u64,
@@ -263,7 +263,10 @@ impl<T: Real> MetricRequest<'_, T> {
         let (Some(plain_kernel), Some(metric)) = (plain_kernel.transpose()?, &learned.metric) else {
             return Ok(learned);
         };
-        let test_data = RoundData { folds: &folds.holding_out(test_fold), ..data };
+        let stage = self.resources.stage_observer.start_stage("evaluating the metric", None);
+        let silent = SilentStages(&*stage);
+        let resources = &Resources { stage_observer: &silent, ..*data.resources };
+        let test_data = RoundData { folds: &folds.holding_out(test_fold), resources, ..data };
         let (metric_error, plain_error) =
             (test_data.smallest_error(Some(metric), &learned.kernel)?, test_data.smallest_error(None, &plain_kernel)?);
         let test_errors = MetricTestErrors {

@@ -303,7 +303,7 @@ impl Tune {
             return Err(Error::option("factors", factors, why));
         }
         if self.fit.metric_source() == &MetricSource::Learned(MetricForm::Likelihood) {
-            let why = "the search tries sums of kernels by likelihood itself; leave it out, or use `fit`";
+            let why = "the search learns no metric of this form; leave it out, or fit with it without a search";
             return Err(Error::option("metric", MetricForm::Likelihood, why));
         }
         let learns_metric = self.learns_metric() && !self.omits_metric(selected);
