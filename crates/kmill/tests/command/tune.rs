@@ -351,7 +351,7 @@ fn half_of_a_metric_is_tried_in_a_series() {
         text += &format!("{},{a},{b},{}\n", f64::from(i).sqrt(), 0.3 * (4.0 * a).sin() + walk);
     }
     std::fs::write(at.join("t.csv"), text).unwrap();
-    let line = "tune ridge t.csv --target y --kernels gaussian(),laplacian() --work 12,9 --rank 60";
+    let line = "tune ridge t.csv --target y --kernels gaussian(),laplacian() --work 12,4 --rank 60";
     let report = ok(at, &format!("{line} -o m.safetensors --json"));
     assert_eq!(report["folds"], "blocks:6", "{report}");
     let contenders = report["contenders"].as_array().unwrap();
@@ -361,7 +361,7 @@ fn half_of_a_metric_is_tried_in_a_series() {
     let kernel = ok(at, "inspect m.safetensors --json")["kernel"].as_str().unwrap().to_string();
     assert!(kernel.starts_with("0.5*") && kernel.ends_with(chosen["kernel"].as_str().unwrap()), "{kernel} {chosen}");
     // a metric of a named form is not replaced
-    let named = ok(at, &format!("{} --metric diagonal -o d.safetensors --json", line.replace("12,9", "3,2")));
+    let named = ok(at, &format!("{} --metric diagonal -o d.safetensors --json", line.replace("12,4", "3,2")));
     assert!(named["contenders"].as_array().unwrap().iter().all(|c| c["metric"] != "half diagonal"), "{named}");
 }
 
@@ -502,7 +502,7 @@ fn classes_that_hardly_overlap_are_separated_by_an_exact_svm_of_all_rows() {
     let at = folder.path();
     cells(&at.join("t.csv"), 9000, 0);
     let line = "tune any t.csv --target c --sample 7000 --missing error --rank 100 --json";
-    let found = ok(at, &format!("{line} --rows ..8000 -o m.safetensors --work 1,2,40 --map exact"));
+    let found = ok(at, &format!("{line} --rows ..8000 -o m.safetensors --work 1,2,16 --map exact"));
     let contenders = found["contenders"].as_array().unwrap();
     let chosen: Vec<_> = contenders.iter().filter(|contender| contender["chosen"] == true).collect();
     let solver = chosen[0]["solver"].as_str().unwrap();
