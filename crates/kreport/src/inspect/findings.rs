@@ -214,7 +214,7 @@ impl ColumnSample {
 }
 
 /// Returns what a column of texts or integers is that identifies the rows.
-fn identifier(column: &ColumnSample, sample: &TableSample) -> Option<Identifier> {
+pub(super) fn identifier(column: &ColumnSample, sample: &TableSample) -> Option<Identifier> {
     let mut probe = IdentifierProbe::new(column.is_text(), column.values.len());
     sample.row_numbers.iter().zip(&column.values).for_each(|(row, value)| probe.add(*row, *value));
     // the days of a series may all differ too, but they order the rows
