@@ -69,7 +69,7 @@ impl Link {
     pub(crate) fn log_odds(&self, scores: &[f64], out: &mut Vec<f64>) {
         self.log_probabilities(scores, out);
         let largest = (0..out.len()).fold(0, |best, k| if out[k] > out[best] { k } else { best });
-        let others = || (0..scores.len()).filter(|k| *k != largest);
+        let others = || (0..scores.len()).filter(move |k| *k != largest);
         let next = others().map(|k| out[k]).fold(f64::NEG_INFINITY, f64::max);
         let max = out.get(largest).copied().unwrap_or_default();
         // the sum over all classes but the largest, relative to the largest of them: at least 1

@@ -251,7 +251,8 @@ fn a_column_of_groups_is_no_feature_if_named_and_is_named_otherwise() {
         .collect();
     std::fs::write(at.join("t.csv"), format!("person,visit,x,y\n{rows}")).unwrap();
     let search = "--kernels gaussian() --metric none --factors 1";
-    for (verb, test) in [("fit", "20%"), ("fit", "last:20%"), ("fit", "last:20%:visit"), ("tune", "20%"), ("tune", "last:20%")] {
+    let runs = [("fit", "20%"), ("fit", "last:20%"), ("fit", "last:20%:visit"), ("tune", "20%"), ("tune", "last:20%")];
+    for (verb, test) in runs {
         let search = if verb == "tune" { search } else { "" };
         let line = format!("{verb} ridge t.csv --target y --rank 20 {search} --test {test} -o m --json");
         let (report, named) = (ok(at, &line), ok(at, &format!("{line} --folds groups:5:person")));

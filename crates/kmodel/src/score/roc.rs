@@ -74,7 +74,7 @@ impl RankedScores {
         Self { max_exact_rows, bin_bits: BIN_BITS, scored_rows: Vec::new(), histogram: Vec::new() }
     }
 
-    /// Returns the rankings of `count` classes, which together need the memory of about two.
+    /// Returns the rankings of `count` classes, which share [`MAX_CLASS_SCORES`].
     pub(crate) fn several(count: usize) -> Vec<Self> {
         let ranked_scores = Self { bin_bits: bin_bits_of(count), ..Self::new(max_exact_rows_of(count)) };
         vec![ranked_scores; count]
@@ -322,8 +322,8 @@ fn max_exact_rows_of(class_count: usize) -> usize {
     MAX_CLASS_SCORES / class_count.max(1)
 }
 
-/// Returns the bits of the histogram bins of several classes. Two bits select sign and magnitude
-/// only by powers of 2^128, so there are at least ten.
+/// Returns the bits of the histogram bins of several classes: at least the sign, the exponent and
+/// one bit of the mantissa.
 fn bin_bits_of(class_count: usize) -> u32 {
     (MAX_CLASS_SCORES / class_count.max(1)).max(1).ilog2().clamp(10, BIN_BITS)
 }

@@ -3,11 +3,12 @@
 use super::page::{linear_axis, reference_line};
 use crate::page::{self, Chart, DataPoint, Section, Series, Spread};
 use crate::table::{format_list, number, percent};
-use kstore::Label;
 use ksolve::predict::{CalibrationBin, ChartData, ClassificationScores, ThresholdScores};
+use kstore::Label;
 
 /// Style of the curves: they are lines, whose invisible points provide tooltips.
-pub(crate) const CURVE_STYLE: &str = "#roc .c0.mark, #precision .c0.mark, #gains .c0.mark, #lift .c0.mark, #class-roc .mark { opacity: 0; }\n\
+pub(crate) const CURVE_STYLE: &str = "#roc .c0.mark, #precision .c0.mark, #gains .c0.mark, #lift .c0.mark, \
+    #class-roc .mark { opacity: 0; }\n\
     #roc .line.c1, #precision .line.c1 { display: none; }\n";
 
 /// Smallest fraction of the rows at which the lift is shown: with few rows it is mostly noise.
@@ -254,7 +255,10 @@ mod tests {
     fn the_ten_classes_with_the_smallest_areas_have_curves() {
         let class = |k: usize| ClassScores {
             // class 12 has no rows
-            one_vs_rest: Some(OneVsRestScores { auc: (k != 12).then(|| 1.0 - k as f64 / 100.0), ..OneVsRestScores::default() }),
+            one_vs_rest: Some(OneVsRestScores {
+                auc: (k != 12).then(|| 1.0 - k as f64 / 100.0),
+                ..OneVsRestScores::default()
+            }),
             ..ClassScores::default()
         };
         let report = |count: usize| ClassificationScores {

@@ -28,8 +28,7 @@ const MIN_FUNCTION_ASSOCIATION: f64 = 0.6;
 /// these columns.
 pub(super) fn giveaways(columns: &[&ColumnSample], target: &ColumnSample) -> Vec<Finding> {
     let (mut sources, mut others, mut found) = (Vec::new(), Vec::new(), Vec::new());
-    let finding =
-        |name: &str, what: String| Finding::excluding(Topic::GivesTargetAway, &[name], what, &[name]);
+    let finding = |name: &str, what: String| Finding::excluding(Topic::GivesTargetAway, &[name], what, &[name]);
     for column in columns {
         match describe(column, target) {
             Some(what) => {

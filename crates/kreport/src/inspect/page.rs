@@ -89,9 +89,8 @@ impl TablePage<'_> {
         };
         let combined = Finding::combined_exclusions(self.findings).map(|option| {
             let option = escape_html(&option);
-            format!(
-                "<tr><th scope=\"row\">{ALL_EXCLUSIONS}</th><td></td><td class=\"text\"><code>{option}</code></td></tr>\n"
-            )
+            let cells = format!("<td></td><td class=\"text\"><code>{option}</code></td>");
+            format!("<tr><th scope=\"row\">{ALL_EXCLUSIONS}</th>{cells}</tr>\n")
         });
         let rows: String = self.findings.iter().map(row).chain(combined).collect();
         let headings = "<th>finding</th><th class=\"text\">columns</th><th class=\"text\">option of a fit</th>";
