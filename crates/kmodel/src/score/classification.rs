@@ -405,7 +405,10 @@ mod tests {
             (&got.confusion[..], got.unknown),
             (&[vec![1.0, 1.0, 0.0], vec![0.0; 3], vec![0.0, 0.0, 1.0]][..], 2.0)
         );
-        assert!(serde_json::to_value(&got).unwrap().get("auc").is_none(), "three classes have an AUC each, and no common one");
+        assert!(
+            serde_json::to_value(&got).unwrap().get("auc").is_none(),
+            "three classes have an AUC each, and no common one"
+        );
     }
 
     #[test]

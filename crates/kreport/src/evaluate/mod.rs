@@ -401,7 +401,12 @@ mod tests {
             classes: (0..classes).map(Label::Int).collect(),
             confusion: (0..classes).map(|k| row(k).collect()).collect(),
             by_class: vec![
-                ClassScores { rows: 100.0, precision: Some(0.9), recall: Some(0.9), ..ClassScores::default() };
+                ClassScores {
+                    rows: 100.0,
+                    precision: Some(0.9),
+                    recall: Some(0.9),
+                    ..ClassScores::default()
+                };
                 classes as usize
             ],
             auc: (classes == 2).then_some(Some(0.975)),

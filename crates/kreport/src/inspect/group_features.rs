@@ -42,9 +42,8 @@ pub fn warn_of_group_features(selection: &Selection, selected: &SelectedTable, r
 fn warning(spec: &TestSpec, sample: &TableSample, is_feature: &dyn Fn(&str) -> bool) -> Option<String> {
     let is_candidate = |column: &&ColumnSample| identifier(column, sample).is_none();
     let columns: Vec<&ColumnSample> = sample.columns.iter().filter(is_candidate).collect();
-    let is_group_feature = |finding: &Finding| {
-        finding.topic == Topic::Groups && finding.columns.iter().any(|name| is_feature(name))
-    };
+    let is_group_feature =
+        |finding: &Finding| finding.topic == Topic::Groups && finding.columns.iter().any(|name| is_feature(name));
     let finding = row_order(&columns, None, sample).into_iter().find(is_group_feature)?;
     let name = finding.columns.first()?;
     let test = |fraction: &kstore::Fraction| quote_for_shell(&format!("groups:{fraction}:{name}"));
