@@ -93,10 +93,10 @@ mod tests {
         assert!(last.ends_with("with `features` '*,!subject', or use `test` groups:15%:subject"), "{last}");
         for (spec, features) in [
             ("25%", &all[..1]),
-            ("25%:subject", &all),
-            ("last:20%:subject", &all),
-            ("groups:20%:b", &all),
-            ("where b > 0", &all),
+            ("25%:subject", &all[..]),
+            ("last:20%:subject", &all[..]),
+            ("groups:20%:b", &all[..]),
+            ("where b > 0", &all[..]),
         ] {
             assert_eq!(warning_of(spec, features), None, "{spec}");
         }
