@@ -349,7 +349,7 @@ pub(super) fn class_table(scores: &ClassificationScores) -> AlignedTable {
         let first = [label.to_string(), format_list(&[class.rows]), precision, recall];
         table.push_row(first.into_iter().chain(numbers).chain([confused_with]));
     }
-    for means in &scores.macro_means {
+    if let Some(means) = &scores.macro_means {
         let [precision, recall] = [means.precision, means.recall].map(one_decimal);
         let numbers = [means.f1, means.auc, means.average_precision].map(optional_number);
         let first = ["macro mean".to_string(), String::new(), precision, recall];
