@@ -7,6 +7,7 @@ use crate::{Error, Result, columns, interrupt, open, output};
 use kapprox::Kernel;
 use kfit::solver::{Options, parameter};
 use kreport::fit::{FitReport, ModelFile, TestPart, TestSetReport};
+use kreport::inspect::warn_of_group_features;
 use kreport::row_names::name_typical_rows;
 use ksolve::job::Combination;
 use ksolve::job::StageObserver;
@@ -351,5 +352,6 @@ pub(crate) fn select(options: &mut FitOptions, run: &RunSettings) -> Result<Sele
     let requested_table = table.select(&selection)?;
     let selected = run.job_run().resolve_categories(&requested_table)?;
     columns::report_columns(&selection, &requested_table, &selected, &run.progress);
+    warn_of_group_features(&selection, &selected, &run.job_run());
     Ok(selected)
 }

@@ -64,6 +64,26 @@ impl Link {
         score.is_finite().then_some(score)
     }
 
+    /// Writes the log odds ln(p / (1 − p)) of the probability p of each of several classes to `out`.
+    /// They order rows like the probabilities, and also distinguish probabilities that round to 1.
+    pub(crate) fn log_odds(&self, scores: &[f64], out: &mut Vec<f64>) {
+        self.log_probabilities(scores, out);
+        let largest = (0..out.len()).fold(0, |best, k| if out[k] > out[best] { k } else { best });
+        let others = || (0..scores.len()).filter(move |k| *k != largest);
+        let next = others().map(|k| out[k]).fold(f64::NEG_INFINITY, f64::max);
+        let max = out.get(largest).copied().unwrap_or_default();
+        // the sum over all classes but the largest, relative to the largest of them: at least 1
+        let rest = others().map(|k| (out[k] - next).exp()).sum::<f64>();
+        let rest_of_max = rest * (next - max).exp();
+        for (k, log_probability) in out.iter_mut().enumerate() {
+            *log_probability -= match k == largest {
+                true => next + rest.ln(),
+                // the largest class is in the sum, so it does not vanish
+                false => max + (1.0 + (rest_of_max - (*log_probability - max).exp()).max(0.0)).ln(),
+            };
+        }
+    }
+
     /// Returns −ln of the probability of `class`. It is computed from the scores, so it is finite
     /// even if the probability underflows.
     #[doc(hidden)]
@@ -196,6 +216,26 @@ impl Classes {
         (code < self.labels.len()).then_some(if code == positive_class { 1.0 } else { -1.0 })
     }
 
+    /// Writes a score for each of several classes to `out`, from the scores of a row.
+    ///
+    /// A one-vs-one class scores the number w of pairs that it wins. Its margins m, with the sum s,
+    /// order rows with equally many wins: the score is w + s / (3 (|s| + 1)), as in scikit-learn.
+    pub(crate) fn class_scores(&self, scores: &[f64], out: &mut Vec<f64>) {
+        out.clear();
+        if !self.one_vs_one {
+            return out.extend_from_slice(scores);
+        }
+        let k = self.labels.len();
+        let mut wins = vec![0.0; k];
+        out.resize(k, 0.0);
+        for ((a, b), score) in Self::pairs(k).zip(scores) {
+            wins[if *score > 0.0 { b } else { a }] += 1.0;
+            out[a] -= score;
+            out[b] += score;
+        }
+        out.iter_mut().zip(wins).for_each(|(sum, wins)| *sum = wins + *sum / (3.0 * (sum.abs() + 1.0)));
+    }
+
     /// Returns the class of a row with these scores, one per target.
     pub fn decide(&self, scores: impl IntoIterator<Item = f64>) -> usize {
         if self.one_vs_one {
@@ -247,6 +287,41 @@ mod tests {
         assert_eq!(three.decide([-1.0, 0.2, 0.1]), 1);
         assert_eq!(three.decide([0.5, 0.2, 0.5]), 0, "the first of equal scores wins");
         assert_eq!(three.decide([-3.0, -2.0, -2.0]), 1);
+    }
+
+    /// Golden values of scikit-learn 1.9, `_ovr_decision_function`.
+    #[test]
+    fn classes_of_pairs_score_their_wins_and_margins() {
+        let three = classes(3).one_vs_one();
+        let pairs = [[0.5, -1.0, 0.25], [-0.5, 2.0, 0.125], [1.0, 1.0, -3.0]];
+        let expected = [
+            [1.1111111111111112, 1.0666666666666667, 0.8571428571428572],
+            [0.8, -0.1282051282051282, 2.2266666666666666],
+            [-0.2222222222222222, 2.2666666666666666, 0.7777777777777778],
+        ];
+        let mut got = vec![9.0];
+        for (scores, expected) in pairs.iter().zip(expected) {
+            three.class_scores(scores, &mut got);
+            assert!(got.len() == 3 && got.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-15), "{got:?}");
+        }
+        classes(3).class_scores(&[3.0, 1.0, 2.0], &mut got);
+        assert_eq!(got, [3.0, 1.0, 2.0]);
+    }
+
+    #[test]
+    fn log_odds_are_the_logarithms_of_the_odds_and_stay_finite() {
+        let platt = Link::Platt { a: vec![-1.0, -2.0, -0.5], b: vec![0.0, 0.5, 1.0] };
+        let (mut odds, mut probabilities) = (Vec::new(), Vec::new());
+        for link in [Link::Logit, platt] {
+            for scores in [[0.1, -2.0, 1.5], [3.0, 3.0, -1.0], [0.0; 3]] {
+                link.log_odds(&scores, &mut odds);
+                link.probabilities(&scores, &mut probabilities);
+                let expected = probabilities.iter().map(|p| (p / (1.0 - p)).ln());
+                assert!(odds.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-12), "{odds:?} {probabilities:?}");
+            }
+        }
+        Link::Logit.log_odds(&[900.0, -900.0, 0.0], &mut odds);
+        assert!(odds.iter().zip([900.0, -1800.0, -900.0]).all(|(a, b)| (a - b).abs() < 1e-9), "{odds:?}");
     }
 
     #[test]

@@ -44,6 +44,7 @@ pub(crate) struct EvaluationJson<'a> {
     text: String,
     points: Vec<(f64, f64)>,
     roc: Option<Vec<(f64, f64)>>,
+    roc_by_class: Vec<Vec<(f64, f64)>>,
     precision: Option<Vec<(f64, f64)>>,
     /// Predicted probability, observed fraction and number of rows of each bin.
     calibration: Option<Vec<(f64, f64, f64)>>,
@@ -51,10 +52,10 @@ pub(crate) struct EvaluationJson<'a> {
 
 impl<'a> EvaluationJson<'a> {
     fn new(scores: &'a EvaluateReport, text: String, chart_data: &ChartData) -> Self {
-        let ChartData { points, roc, precision, calibration, .. } = chart_data.clone();
+        let ChartData { points, roc, roc_by_class, precision, calibration, .. } = chart_data.clone();
         let calibration =
             calibration.map(|bins| bins.into_iter().map(|bin| (bin.predicted, bin.observed, bin.rows)).collect());
-        Self { scores, text, points, roc, precision, calibration }
+        Self { scores, text, points, roc, roc_by_class, precision, calibration }
     }
 
     fn to_json(&self) -> PyResult<String> {

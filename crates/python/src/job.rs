@@ -5,6 +5,7 @@ use crate::run::{ResourceRequest, from_json, parse_json};
 use crate::watch::{Progress, run_watched};
 use crate::{error::to_py_err, medium::engine, model::Model, page::PageContents, table::Table};
 use kreport::fit::{TestPart, TestSetReport};
+use kreport::inspect::warn_of_group_features;
 use kreport::row_names::name_typical_rows;
 use ksolve::job::LandmarkSource;
 use ksolve::job::{Fit, FitReport, Fitted, Run};
@@ -128,6 +129,7 @@ pub(crate) fn fit(
         let (fit, selection) = without_test_rows(test_part.as_ref(), job.fit.clone(), selection);
         let (fit, selection) = fit.with_default_folds(&table, selection, false, &run)?;
         let selected = shared_run.resolve_categories(&table.select(&selection)?)?;
+        warn_of_group_features(&selection, &selected, &run);
         let column_warnings = progress.warnings();
         let mut fitted = with_inputs(fit, &selected, landmarks)?.run(&selected, &shared_run)?;
         fitted.report.warnings.splice(0..0, column_warnings);

@@ -8,6 +8,7 @@ use crate::run::parse_json;
 use crate::table::Table;
 use crate::watch::{Progress, run_watched};
 use kapprox::{Kernel, Real};
+use kreport::inspect::warn_of_group_features;
 use ksolve::Error;
 use ksolve::job::StageObserver;
 use ksolve::job::{ElementType, Fit, Fitted, Run};
@@ -97,6 +98,7 @@ pub(crate) fn tune(
         let (default_fit, column_selection) = without_test_rows(test_part.as_ref(), default_fit, column_selection);
         let (default_fit, column_selection) = default_fit.with_default_folds(&table, column_selection, true, &run)?;
         let selected = run.resolve_categories(&table.select(&column_selection)?)?;
+        warn_of_group_features(&column_selection, &selected, &run);
         let column_warnings = progress.warnings();
         let time_budget = TimeBudget::new(search.time_limit());
         let listener = TuneListener { progress, time_budget: &time_budget, warnings: Mutex::new(Vec::new()) };

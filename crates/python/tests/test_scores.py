@@ -2,12 +2,14 @@
 
 import json
 import pickle
+import warnings
 
 import numpy as np
 import pytest
 from sklearn.metrics import (
     accuracy_score,
     average_precision_score,
+    classification_report,
     confusion_matrix,
     log_loss,
     mean_absolute_error,
@@ -155,6 +157,30 @@ def test_scores_of_classes_equal_those_of_scikit_learn(labels):
         kmill.evaluate(model, X, labels, positive="maybe")
 
 
+@pytest.mark.parametrize("model", [kmill.KernelLogisticRegression(C=1.0, gamma=0.2, rank=30), kmill.KernelRidgeClassifier(gamma=0.2, rank=30)],
+                         ids=["probabilities", "scores"])
+def test_scores_of_several_classes_equal_those_of_scikit_learn(model):
+    X, y = rows(600)
+    labels = np.array(["low", "middle", "top"])[np.digitize(y + 0.5 * np.random.default_rng(5).normal(size=600), [0.0, 0.8])]
+    model.fit(X[:300], labels[:300])
+    X, labels, classes = X[300:], labels[300:], model.classes_
+    values = model.predict_proba(X) if hasattr(model, "predict_proba") else model.decision_function(X)
+    scores = kmill.evaluate(model, X, labels)
+    truth = labels[:, None] == classes
+    areas = [roc_auc_score(truth[:, k], values[:, k]) for k in range(3)]
+    precisions = [average_precision_score(truth[:, k], values[:, k]) for k in range(3)]
+    report = classification_report(labels, model.predict(X), output_dict=True, zero_division=0)
+    for k, label in enumerate(classes):
+        found = scores["by_class"][k]
+        assert (found["auc"], found["average_precision"]) == pytest.approx((areas[k], precisions[k])) and found["auc"] < 1.0
+        assert [found[name] for name in ("precision", "recall", "f1", "rows")] == pytest.approx(list(report[label].values()))
+    expected = {**report["macro avg"], "auc": np.mean(areas), "average_precision": np.mean(precisions), "f1": report["macro avg"]["f1-score"]}
+    assert scores["macro"] == pytest.approx({name: expected[name] for name in ("precision", "recall", "f1", "auc", "average_precision")})
+    if hasattr(model, "predict_proba"):
+        assert scores["macro"]["auc"] == pytest.approx(roc_auc_score(labels, values, multi_class="ovr"))
+        assert scores["macro"]["average_precision"] == pytest.approx(average_precision_score(truth, values))
+
+
 def test_scores_of_outliers_and_rankings():
     X, y = rows(400)
     outliers = np.where(np.arange(100) < 20, -1, 1)
@@ -272,6 +298,22 @@ def test_tests_of_classes_searches_and_invalid_requests(tmp_path):
             fit(tmp_path / "rows.csv", "a", test=spec)
     with pytest.raises(ValueError, match="KernelPCA learns without a target"):
         kmill.KernelPCA(2, rank=20).fit_files(tmp_path / "rows.csv", features=list("abcd"), test="20%")
+
+
+@pytest.mark.parametrize("test", ["20%", "last:20%"])
+def test_a_feature_of_groups_is_named_and_a_column_of_groups_is_no_feature(test, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    X, y = rows(600)
+    frame = pandas.DataFrame({"person": 100 + 3 * (np.arange(600) // 6), "visit": np.arange(600) % 6, "x": X[:, 0], "y": y})
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    model = kmill.KernelRidge(rank=30, lambdas=1e-3)
+    with pytest.warns(UserWarning, match="column person: .*groups:20%:person"):
+        model.fit_files(tmp_path / "rows.csv", "y", test=test)
+    assert model.report_["features"] == 3
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="column person")
+        model = kmill.KernelRidge(rank=30, lambdas=[1e-3, 1e-4], cv="groups:5:person").fit_files(tmp_path / "rows.csv", "y", test=test)
+    assert model.report_["features"] == 2
 
 
 def test_pictures_draw_on_given_axes():

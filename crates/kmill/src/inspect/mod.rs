@@ -67,6 +67,9 @@ pub(crate) struct TableReport {
     /// Number of rows that were read for the findings.
     pub(crate) sampled_rows: usize,
     pub(crate) findings: Vec<Finding>,
+    /// Value of `--features` that excludes all columns which the findings propose to exclude.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) features: Option<String>,
 }
 
 #[derive(Clone, Debug, serde::Serialize)]
@@ -285,6 +288,7 @@ pub(crate) fn inspect_table<P: AsRef<Path>>(
         }
     });
     let sample = draw_sample(&table, run.memory / MAX_SAMPLE_FRACTION)?;
+    let findings = findings(&sample, target);
     let report = TableReport {
         format: table.format(),
         files: table.files().map(PathBuf::from).collect(),
@@ -292,7 +296,8 @@ pub(crate) fn inspect_table<P: AsRef<Path>>(
         rows: table.stored_rows(),
         columns: column_reports.collect(),
         sampled_rows: sample.row_numbers.len(),
-        findings: findings(&sample, target),
+        features: Finding::proposed_features(&findings),
+        findings,
     };
     Ok((report, sample))
 }
@@ -416,6 +421,7 @@ mod tests {
             columns: columns.into_iter().chain([column("station", "text")]).collect(),
             sampled_rows: 1234,
             findings: Vec::new(),
+            features: None,
         }
     }
 

@@ -67,6 +67,27 @@ fn a_series_has_one_time() {
     assert_eq!(options(&ok(at, "inspect t.parquet --target y --json"), "order"), order);
 }
 
+/// An identifier, a constant, a copy and a column computed from the target.
+#[test]
+fn all_exclusions_together_are_an_option_of_a_fit() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let rows: String = (0..600)
+        .map(|i| {
+            let (x, y) = ((i as f64 * 1.3).sin(), (i as f64 * 2.1).cos());
+            format!("{},{x},{},3,{},{y}\n", i * 7919 % 100_003, 2.0 - x, y.exp())
+        })
+        .collect();
+    std::fs::write(at.join("t.csv"), format!("id,x,copy,version,leak,y\n{rows}")).unwrap();
+    let report = ok(at, "inspect t.csv --target y --json --report page.html");
+    assert_eq!(report["features"], "*,!leak,!id,!version,!copy", "{report}");
+    let page = std::fs::read_to_string(at.join("page.html")).unwrap();
+    assert_eq!(page.matches("all exclusions").count(), 1);
+    let fit = "fit ridge t.csv --target y --features *,!leak,!id,!version,!copy --rank 10 -o m --json";
+    let fit = ok(at, fit);
+    assert_eq!(fit["features"], 1, "{fit}");
+}
+
 /// Three classes, one of them rare and told by a column.
 #[test]
 fn recommendations_for_classes_are_accepted() {

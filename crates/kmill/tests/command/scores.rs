@@ -207,6 +207,65 @@ fn classes_have_their_scores_and_a_cost_has_its_threshold() {
     assert!(figure("held-out error").flatten().unwrap()["values"][0].as_f64().unwrap() < 0.1, "{report}");
 }
 
+/// Returns the area under the ROC curve and the average precision of a score, by counts over rows.
+fn areas(rows: &[(f64, bool)]) -> [f64; 2] {
+    let count = |of: &dyn Fn(&(f64, bool)) -> bool| rows.iter().filter(|row| of(row)).count() as f64;
+    let positives: Vec<f64> = rows.iter().filter(|row| row.1).map(|row| row.0).collect();
+    let (p, n) = (positives.len() as f64, count(&|row| !row.1));
+    let wins = |score: f64| count(&|row| !row.1 && row.0 < score) + 0.5 * count(&|row| !row.1 && row.0 == score);
+    let precision = |score: f64| count(&|row| row.1 && row.0 >= score) / count(&|row| row.0 >= score);
+    let mean = |of: &dyn Fn(f64) -> f64| positives.iter().map(|score| of(*score)).sum::<f64>() / p;
+    [mean(&|score| wins(score) / n), mean(&precision)]
+}
+
+#[test]
+fn each_of_several_classes_has_its_areas_against_the_rest() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    // so much noise that the classes overlap
+    ok(at, "generate blobs --rows 700 --noise 6 -o t.csv -q");
+    let fits = [
+        ("logistic --lambda 1e-1", "--probabilities"),
+        ("ridge --task classification --lambda 1e-1", "--scores"),
+        ("svm --multiclass one-vs-one --lambda 1e-2", "--scores"),
+    ];
+    for (fit, columns) in fits {
+        ok(at, &format!("fit {fit} t.csv --target y --rows ..300 --rank 10 -o m --json"));
+        ok(at, &format!("predict m t.csv {columns} --keep y -o s.csv --json"));
+        let (_, rows) = csv(&at.join("s.csv"));
+        let class_scores = |row: &Vec<f64>| match columns == "--scores" && fit.contains("one-vs-one") {
+            false => row[2..].to_vec(),
+            true => {
+                // pairs 0_1, 0_2, 1_2: positive for the second class
+                let margins = [-row[2] - row[3], row[2] - row[4], row[3] + row[4]];
+                let [first, second, third] = [row[2] > 0.0, row[3] > 0.0, row[4] > 0.0];
+                let wins = [[!first, !second], [first, !third], [second, third]];
+                let score = |k: usize| {
+                    let wins = wins[k].iter().filter(|is_win| **is_win).count() as f64;
+                    wins + margins[k] / (3.0 * (margins[k].abs() + 1.0))
+                };
+                (0..3).map(score).collect()
+            }
+        };
+        let report = ok(at, "evaluate m t.csv --json --report page.html");
+        let mut means = [0.0; 2];
+        for class in 0..3 {
+            let scored: Vec<(f64, bool)> =
+                rows.iter().map(|row| (class_scores(row)[class], row[0] == class as f64)).collect();
+            let expected = areas(&scored);
+            for ((name, expected), mean) in ["auc", "average_precision"].into_iter().zip(expected).zip(&mut means) {
+                let found = report["by_class"][class][name].as_f64().unwrap();
+                assert!((found - expected).abs() < 1e-9 && found < 1.0, "{fit} {class} {name}: {found} {expected}");
+                *mean += expected / 3.0;
+            }
+        }
+        assert!((report["macro"]["auc"].as_f64().unwrap() - means[0]).abs() < 1e-9, "{fit}: {report}");
+        assert!((report["macro"]["average_precision"].as_f64().unwrap() - means[1]).abs() < 1e-9, "{fit}");
+        let page = std::fs::read_to_string(at.join("page.html")).unwrap();
+        assert_eq!(page.matches("id=\"class-roc\"").count(), 1, "{fit}");
+    }
+}
+
 /// Writes rows with integer weights times `unit`, and a table that repeats each row by its weight.
 fn weighted(at: &Path, source: &str, unit: f64) {
     let (names, rows) = csv(&at.join(source));

@@ -236,3 +236,49 @@ fn the_rows_with_the_highest_scores() {
     let (code, _, message) = kmill(at, "evaluate r t.csv --top 5");
     assert!(code == 1 && message.contains("two classes"), "{message}");
 }
+
+/// A panel of persons, whose visits are neighbours and whose targets have a common part.
+#[test]
+fn a_column_of_groups_is_no_feature_if_named_and_is_named_otherwise() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let rows: String = (0..600)
+        .map(|i| {
+            let (person, visit) = (100 + 3 * (i / 6), i % 6);
+            let y = (f64::from(person) * 2.1).sin() + (f64::from(i) * 1.3).sin();
+            format!("{person},{visit},{},{y}\n", (f64::from(i) * 1.3).sin())
+        })
+        .collect();
+    std::fs::write(at.join("t.csv"), format!("person,visit,x,y\n{rows}")).unwrap();
+    let search = "--kernels gaussian() --metric none --factors 1";
+    let runs = [("fit", "20%"), ("fit", "last:20%"), ("fit", "last:20%:visit"), ("tune", "20%"), ("tune", "last:20%")];
+    for (verb, test) in runs {
+        let search = if verb == "tune" { search } else { "" };
+        let line = format!("{verb} ridge t.csv --target y --rank 20 {search} --test {test} -o m --json");
+        let (report, named) = (ok(at, &line), ok(at, &format!("{line} --folds groups:5:person")));
+        let [features, named_features] = [&report, &named].map(|report| {
+            let fit = if verb == "tune" { &report["fit"] } else { report };
+            fit["features"].as_u64().unwrap()
+        });
+        assert_eq!((features, named_features), (3, 2), "{line}");
+        assert_eq!(ok(at, "evaluate m t.csv --test same --json")["rows"], test_row_count(&named), "{line}");
+        let count = |report: &serde_json::Value| report.to_string().matches("column person: ").count();
+        let (warned, silent) = (count(&report), count(&named));
+        // the report of tune has the warnings of its fit, too
+        assert!(warned >= 1 && silent == 0, "{line}: {report}");
+        assert!(report.to_string().contains("--test groups:20%:person"), "{line}: {report}");
+        let (_, _, stderr) = kmill(at, &line);
+        assert_eq!(stderr.matches("column person: ").count(), 1, "{line}: {stderr}");
+    }
+    let line = "fit ridge t.csv --target y --rank 20 -o m --json";
+    for quiet in ["--test groups:20%:person", "--test 20% --features person,visit,x", "--test 20%:person", ""] {
+        let report = ok(at, &format!("{line} {quiet}"));
+        assert!(!report["warnings"].to_string().contains("column person: "), "{quiet}: {report}");
+    }
+}
+
+/// Returns the number of test rows of a fit or of a search.
+fn test_row_count(report: &serde_json::Value) -> u64 {
+    let fit = if report["fit"].is_object() { &report["fit"] } else { report };
+    fit["test_set"]["rows"].as_u64().unwrap()
+}

@@ -65,6 +65,10 @@ pub struct ChartData {
     pub points: Vec<(f64, f64)>,
     /// False and true positive rates at descending thresholds, for two classes.
     pub roc: Option<Vec<(f64, f64)>>,
+    /// The same rates for each of more than two classes against the other classes, in the order of
+    /// the labels; empty if a class has none.
+    #[doc(hidden)]
+    pub roc_by_class: Vec<Vec<(f64, f64)>>,
     /// Recall and precision at descending thresholds, for two classes and for novelty detection.
     pub precision: Option<Vec<(f64, f64)>>,
     /// Fraction of the rows, and of the positives among them, at descending thresholds, for two
@@ -115,7 +119,7 @@ impl Predictor {
     /// rows: these have standard errors over groups, or over blocks of consecutive rows.
     ///
     /// *Cost*: one pass, with one prediction per row. *Bytes*: as [`Predictor::score_table`] and,
-    /// for two classes, the scores, which are sorted for the ROC curve.
+    /// for classes, the scores, which are sorted for ROC curves.
     ///
     /// # Errors
     /// A model without a target; too few or too many targets; errors of [`Predictor::score_table`];
@@ -355,7 +359,8 @@ impl Predictor {
             });
             Ok(())
         })?;
-        let ranking = classification_sums.ranking();
+        let (ranking, class_rankings) =
+            (classification_sums.ranking(), classification_sums.class_rankings(MAX_CURVE_POINTS));
         let mut marked_scores = vec![self.rule.threshold];
         marked_scores.extend(
             MARKED_PROBABILITIES
@@ -377,13 +382,15 @@ impl Predictor {
             points: Vec::new(),
             thresholds: ranking.as_ref().map_or(Vec::new(), threshold_scores),
             roc: ranking.as_ref().and_then(|ranking| ranking.roc_curve(MAX_CURVE_POINTS)),
+            roc_by_class: class_rankings.iter().map(|ranking| ranking.roc.clone().unwrap_or_default()).collect(),
             precision: ranking.as_ref().and_then(|ranking| ranking.precision_curve(MAX_CURVE_POINTS)),
             gains: ranking.as_ref().and_then(|ranking| ranking.gains_curve(MAX_CURVE_POINTS)),
             calibration: classification_sums.calibration(),
             effects: None,
         };
         let cluster_report = clusters.and_then(|clusters| clusters.report(classification_sums.cluster_count()));
-        let mut scores = classification_sums.scores(ranking.as_ref(), self.rule.costs, self.rule.top);
+        let scores = classification_sums.scores(ranking.as_ref(), self.rule.costs, self.rule.top);
+        let mut scores = scores.with_class_rankings(&class_rankings);
         scores.error_clusters = cluster_report;
         scores.sets = set_sums.scores();
         Ok((Evaluation::Classification(scores), chart_data))
@@ -408,13 +415,10 @@ fn warn_worst_rows(worst_rows: &[(u64, u64)], squared_error_sum: f64, row_count:
     }
 }
 
-/// Returns the memory of the scores that are stored to be ranked. They are stored only for two
-/// classes, and for at most [`MAX_EXACT_ROWS`] rows, for which the area under the ROC curve is
-/// exact.
+/// Returns the memory of the scores that are stored to be ranked.
 fn ranking_term(selected: &SelectedTable, class_count: usize) -> MemoryTerm {
-    let rows = selected.row_count_if_known().map_or(MAX_EXACT_ROWS, |rows| MAX_EXACT_ROWS.min(rows as usize));
-    let bytes = if class_count == 2 { RankedScores::bytes(rows) } else { 0 };
-    MemoryTerm::new("scores to rank", bytes, "")
+    let rows = selected.row_count_if_known().map_or(usize::MAX, |rows| rows as usize);
+    MemoryTerm::new("scores to rank", ClassificationSums::ranking_bytes(class_count, rows), "")
 }
 
 fn check_finite(scores: &RegressionMetrics, rows: u64) -> Result<()> {

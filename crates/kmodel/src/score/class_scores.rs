@@ -27,8 +27,12 @@ pub struct ClassificationScores {
     /// more classes, the mean over all classes that occur in the data or the predictions (macro
     /// average).
     pub f1: Option<f64>,
-    /// Precision, recall and F1 of each class, in the order of `classes`.
+    /// Scores of each class, in the order of `classes`.
     pub by_class: Vec<ClassScores>,
+    /// Means of the scores of the classes, for more than two classes.
+    #[doc(hidden)]
+    #[serde(rename = "macro", skip_serializing_if = "Option::is_none")]
+    pub macro_means: Option<MacroMeans>,
     /// Matthews correlation coefficient of truth and prediction: 1 for perfect predictions, 0 for
     /// predictions that are independent of the truth. For more than two classes it is the
     /// coefficient R_K of Gorodkin, "Comparing two K-category assignments by a K-category
@@ -108,7 +112,7 @@ pub struct ClassificationErrors {
     pub auc: Option<f64>,
 }
 
-/// Precision, recall and F1 of a class; `None` if undefined.
+/// Scores of a class; `None` if undefined.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct ClassScores {
     /// Number of rows of the class.
@@ -120,6 +124,42 @@ pub struct ClassScores {
     pub recall: Option<f64>,
     /// 2 tp / (2 tp + fp + fn).
     pub f1: Option<f64>,
+    /// The rows ranked by their score for the class; `None` for two classes, whose ranking is in
+    /// [`ClassificationScores`].
+    #[doc(hidden)]
+    #[serde(flatten)]
+    pub one_vs_rest: Option<OneVsRestScores>,
+}
+
+/// A class against all other classes: the rows ranked by the probability of the class, or by its
+/// score if the model has no probabilities.
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
+pub struct OneVsRestScores {
+    /// Area under the ROC curve: the probability that a row of the class ranks above a row of
+    /// another class. `None` if all rows or no rows belong to the class.
+    pub auc: Option<f64>,
+    /// Largest possible error of `auc`, if it is computed from a histogram.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub auc_within: Option<f64>,
+    /// Average precision: the area under the precision-recall curve. `None` without rows of the
+    /// class.
+    pub average_precision: Option<f64>,
+}
+
+/// Unweighted means of the scores of several classes (macro averages).
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
+pub struct MacroMeans {
+    /// Mean precision of the classes that occur in the data or the predictions; a class that is
+    /// never predicted counts 0.
+    pub precision: Option<f64>,
+    /// Mean recall of these classes; a class without rows counts 0.
+    pub recall: Option<f64>,
+    /// Mean F1 score of these classes.
+    pub f1: Option<f64>,
+    /// Mean area under the ROC curve of one class against the rest.
+    pub auc: Option<f64>,
+    /// Mean average precision of one class against the rest.
+    pub average_precision: Option<f64>,
 }
 
 /// A threshold between two classes, and its effect on the scored rows.

@@ -3,6 +3,7 @@
 
 use super::calibration::CalibrationSums;
 use super::clusters::ClusterSums;
+use super::one_vs_rest::{ClassRanking, OneVsRest, mean_of};
 use super::roc::{ClassWeights, MAX_EXACT_ROWS, RankedScores, Ranking};
 use super::standard_error::RowMean;
 use super::{CalibrationBin, ClassScores, ClassificationErrors, ClassificationScores, CostScores, ThresholdScores};
@@ -44,7 +45,7 @@ impl ProbabilitySums {
     }
 }
 
-/// Sums over rows with k classes. *Bytes*: 8·k² and, for two classes, [`RankedScores::bytes`].
+/// Sums over rows with k classes. *Bytes*: 8·k² and [`ClassificationSums::ranking_bytes`].
 #[derive(Clone, Debug)]
 pub(crate) struct ClassificationSums<'a> {
     classes: &'a Classes,
@@ -52,7 +53,10 @@ pub(crate) struct ClassificationSums<'a> {
     confusion: Vec<Vec<f64>>,
     /// Sums of row weights by predicted class, for rows of unknown classes.
     unknown_counts: Vec<f64>,
+    /// Scores of the rows, for two classes.
     ranked_scores: Option<RankedScores>,
+    /// Scores of the rows, for more than two classes.
+    one_vs_rest: Option<OneVsRest>,
     /// Code of the positive class, for two classes.
     positive_class: usize,
     error_rate: RowMean,
@@ -81,6 +85,7 @@ const CLUSTER_COLUMNS: usize = 5;
 impl<'a> ClassificationSums<'a> {
     pub(crate) fn new(classes: &'a Classes, link: Option<Link>, positive_class: usize) -> Self {
         let k = classes.labels().len();
+        let one_vs_rest = (k > 2).then(|| OneVsRest::new(k, link.clone()));
         let probability_sums = |link| ProbabilitySums {
             link,
             log_loss: RowMean::default(),
@@ -93,6 +98,7 @@ impl<'a> ClassificationSums<'a> {
             confusion: vec![vec![0.0; k]; k],
             unknown_counts: vec![0.0; k],
             ranked_scores: (k == 2).then(|| RankedScores::new(MAX_EXACT_ROWS)),
+            one_vs_rest,
             positive_class,
             error_rate: RowMean::default(),
             probabilities: link.map(probability_sums),
@@ -104,6 +110,14 @@ impl<'a> ClassificationSums<'a> {
     pub(crate) fn with_clusters(self, cluster_count: usize) -> Self {
         let sums = ClusterSums::new(cluster_count, CLUSTER_COLUMNS);
         Self { clusters: Some(ClassificationClusters { sums, ranked_rows: Vec::new() }), ..self }
+    }
+
+    /// Returns the memory in bytes of the scores that are stored to be ranked.
+    pub(crate) fn ranking_bytes(class_count: usize, rows: usize) -> usize {
+        match class_count {
+            2 => RankedScores::bytes(rows.min(MAX_EXACT_ROWS)),
+            _ => RankedScores::bytes_of_several(class_count, rows),
+        }
     }
 
     /// Returns the memory in bytes of the sums over clusters, and of the clusters of ranked rows.
@@ -142,12 +156,19 @@ impl<'a> ClassificationSums<'a> {
         true_class_row[predicted] += weight;
         let (positive_class, oriented_score) = (self.positive_class, orient_score(scores[0], self.positive_class));
         self.ranked_scores.iter_mut().for_each(|ranks| ranks.push(oriented_score, truth == positive_class, weight));
+        self.one_vs_rest.iter_mut().for_each(|sums| sums.push(self.classes, scores, truth, weight));
         self.probabilities.iter_mut().for_each(|sums| sums.push(scores, truth, positive_class, weight));
     }
 
     /// Returns the rows by descending scores; `None` unless there are two classes.
     pub(crate) fn ranking(&self) -> Option<Ranking> {
         self.ranked_scores.as_ref().map(RankedScores::ranking)
+    }
+
+    /// Returns the ranking of each of more than two classes, with curves of about `max_points`
+    /// points; empty for two classes.
+    pub(crate) fn class_rankings(&self, max_points: usize) -> Vec<ClassRanking> {
+        self.one_vs_rest.as_ref().map_or(Vec::new(), |sums| sums.rankings(max_points))
     }
 
     /// Returns predicted probabilities and observed fractions; `None` if the model has no
@@ -244,6 +265,7 @@ impl<'a> ClassificationSums<'a> {
             balanced_accuracy,
             f1,
             by_class,
+            macro_means: None,
             matthews,
             auc: auc.map(|auc| auc.map(|auc| auc.value)),
             auc_within: auc.flatten().map(|auc| auc.max_error).filter(|within| *within > 0.0),
@@ -281,11 +303,6 @@ fn ratio(part: f64, whole: f64) -> Option<f64> {
     (whole > 0.0).then(|| part / whole)
 }
 
-fn mean_of(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let (sum, n) = values.fold((0.0, 0.0), |(sum, n), value| (sum + value, n + 1.0));
-    (n > 0.0).then(|| sum / n)
-}
-
 /// Returns precision, recall and F1 of each class of a confusion matrix,
 /// `confusion[true][predicted]`. Predictions for rows of unknown classes are false positives.
 fn scores_by_class(confusion: &[Vec<f64>], unknown_counts: &[f64]) -> Vec<ClassScores> {
@@ -295,7 +312,7 @@ fn scores_by_class(confusion: &[Vec<f64>], unknown_counts: &[f64]) -> Vec<ClassS
             confusion.iter().map(|row| row[class]).sum::<f64>() + unknown_counts.get(class).copied().unwrap_or(0.0);
         let (precision, recall, f1) =
             (ratio(correct, predicted_weight), ratio(correct, rows), ratio(2.0 * correct, rows + predicted_weight));
-        ClassScores { rows, precision, recall, f1 }
+        ClassScores { rows, precision, recall, f1, one_vs_rest: None }
     };
     (0..confusion.len()).map(class_scores).collect()
 }
@@ -388,7 +405,10 @@ mod tests {
             (&got.confusion[..], got.unknown),
             (&[vec![1.0, 1.0, 0.0], vec![0.0; 3], vec![0.0, 0.0, 1.0]][..], 2.0)
         );
-        assert!(serde_json::to_value(&got).unwrap().get("auc").is_none(), "three classes have no AUC");
+        assert!(
+            serde_json::to_value(&got).unwrap().get("auc").is_none(),
+            "three classes have an AUC each, and no common one"
+        );
     }
 
     #[test]

@@ -6,11 +6,14 @@ mod classification;
 pub(crate) mod clusters;
 mod intervals;
 mod median;
+mod one_vs_rest;
 mod output_loss;
 mod ranking;
 pub(crate) mod roc;
 pub(crate) mod standard_error;
 
+#[doc(hidden)]
+pub use class_scores::{MacroMeans, OneVsRestScores};
 pub use class_scores::{
     CalibrationBin, ClassScores, ClassificationErrors, ClassificationScores, CostScores, ThresholdScores, TopScores,
 };

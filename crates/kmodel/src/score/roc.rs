@@ -11,6 +11,11 @@ pub(crate) const MAX_EXACT_ROWS: usize = 1 << 20;
 /// mantissa, so scores in one bin differ by at most 0.2 %. The 2 · 2^18 counts take 4 MiB.
 const BIN_BITS: u32 = 18;
 
+/// Number of scores that are stored for several classes, over all rows and classes (32 MiB), and
+/// the number of histogram bins of all classes. With 10 classes the scores of 209,715 rows are
+/// stored.
+const MAX_CLASS_SCORES: usize = 1 << 21;
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Auc {
     /// P(score of a positive > score of a negative) + ½ P(equal).
@@ -27,6 +32,8 @@ pub(crate) struct Auc {
 #[derive(Clone, Debug)]
 pub(crate) struct RankedScores {
     max_exact_rows: usize,
+    /// Number of leading bits of a score that select its histogram bin.
+    bin_bits: u32,
     scored_rows: Vec<ScoredRow>,
     /// Weights of the rows in each bin; empty while scores are stored.
     histogram: Vec<ClassWeights>,
@@ -64,27 +71,49 @@ impl ClassWeights {
 
 impl RankedScores {
     pub(crate) fn new(max_exact_rows: usize) -> Self {
-        Self { max_exact_rows, scored_rows: Vec::new(), histogram: Vec::new() }
+        Self { max_exact_rows, bin_bits: BIN_BITS, scored_rows: Vec::new(), histogram: Vec::new() }
+    }
+
+    /// Returns the rankings of `count` classes, which share [`MAX_CLASS_SCORES`].
+    pub(crate) fn several(count: usize) -> Vec<Self> {
+        let ranked_scores = Self { bin_bits: bin_bits_of(count), ..Self::new(max_exact_rows_of(count)) };
+        vec![ranked_scores; count]
     }
 
     /// Returns the peak memory in bytes. A growing vector may have twice the capacity that it
     /// needs, is copied for sorting, and may be replaced by a histogram.
     pub(crate) fn bytes(max_exact_rows: usize) -> usize {
-        // a ranking also has a score and two weights (24 bytes) per row, or per bin
-        (72 * max_exact_rows).saturating_add(40 << BIN_BITS)
+        Self::stored_bytes(max_exact_rows, BIN_BITS) + Self::ranking_bytes(max_exact_rows, BIN_BITS)
+    }
+
+    /// Returns the peak memory in bytes of the rankings of `count` classes on a number of rows. The
+    /// scores are sorted for one class at a time.
+    pub(crate) fn bytes_of_several(count: usize, rows: usize) -> usize {
+        let (rows, bin_bits) = (rows.min(max_exact_rows_of(count)), bin_bits_of(count));
+        count.saturating_mul(Self::stored_bytes(rows, bin_bits)).saturating_add(Self::ranking_bytes(rows, bin_bits))
+    }
+
+    fn stored_bytes(rows: usize, bin_bits: u32) -> usize {
+        2 * size_of::<ScoredRow>() * rows + (size_of::<ClassWeights>() << bin_bits)
+    }
+
+    /// Returns the memory in bytes of the sorted copy and of a score and two weights per row or bin.
+    fn ranking_bytes(rows: usize, bin_bits: u32) -> usize {
+        let ranked_bytes = size_of::<f64>() + size_of::<ClassWeights>();
+        (size_of::<ScoredRow>() + ranked_bytes) * rows + (ranked_bytes << bin_bits)
     }
 
     pub(crate) fn push(&mut self, score: f64, is_positive: bool, weight: f64) {
         // −0 and 0 are equal scores
         let scored_row = ScoredRow { score: score + 0.0, signed_weight: if is_positive { weight } else { -weight } };
         if !self.histogram.is_empty() {
-            return self.histogram[histogram_bin(score)].add_row(scored_row.signed_weight);
+            return self.histogram[leading_bits(score, self.bin_bits)].add_row(scored_row.signed_weight);
         }
         self.scored_rows.push(scored_row);
         if self.scored_rows.len() > self.max_exact_rows {
-            self.histogram = vec![ClassWeights::default(); 1 << BIN_BITS];
-            let rows = std::mem::take(&mut self.scored_rows);
-            rows.iter().for_each(|row| self.histogram[histogram_bin(row.score)].add_row(row.signed_weight));
+            self.histogram = vec![ClassWeights::default(); 1 << self.bin_bits];
+            let (rows, bin_bits) = (std::mem::take(&mut self.scored_rows), self.bin_bits);
+            rows.iter().for_each(|row| self.histogram[leading_bits(row.score, bin_bits)].add_row(row.signed_weight));
         }
     }
 
@@ -120,7 +149,7 @@ impl RankedScores {
             true => weights_by_distinct_score(&self.scored_rows),
             false => histogram_bins
                 .filter(|(_, weights)| weights.total() > 0.0)
-                .map(|(bin, weights)| (middle_of_bin(bin), weights))
+                .map(|(bin, weights)| (middle_of_bits(bin, self.bin_bits), weights))
                 .unzip(),
         };
         let total_weights = weights_by_score.iter().fold(ClassWeights::default(), ClassWeights::plus);
@@ -288,12 +317,27 @@ impl Ranking {
     }
 }
 
+/// Returns the number of rows up to which the scores of several classes are stored.
+fn max_exact_rows_of(class_count: usize) -> usize {
+    MAX_CLASS_SCORES / class_count.max(1)
+}
+
+/// Returns the bits of the histogram bins of several classes: at least the sign, the exponent and
+/// one bit of the mantissa.
+fn bin_bits_of(class_count: usize) -> u32 {
+    (MAX_CLASS_SCORES / class_count.max(1)).max(1).ilog2().clamp(10, BIN_BITS)
+}
+
 /// Returns the histogram bin of a score: the leading bits of its f32, in numerical order.
 pub(super) fn histogram_bin(score: f64) -> usize {
+    leading_bits(score, BIN_BITS)
+}
+
+fn leading_bits(score: f64, bin_bits: u32) -> usize {
     // −0 and 0 are equal scores
     let bits = (score as f32 + 0.0).to_bits();
     let ordered_bits = if bits >> 31 == 1 { !bits } else { bits | 1 << 31 };
-    (ordered_bits >> (32 - BIN_BITS)) as usize
+    (ordered_bits >> (32 - bin_bits)) as usize
 }
 
 pub(super) const fn bin_count() -> usize {
@@ -301,7 +345,11 @@ pub(super) const fn bin_count() -> usize {
 }
 
 pub(super) fn middle_of_bin(bin: usize) -> f64 {
-    let ordered_bits = (bin as u32) << (32 - BIN_BITS) | 1 << (31 - BIN_BITS);
+    middle_of_bits(bin, BIN_BITS)
+}
+
+fn middle_of_bits(bin: usize, bin_bits: u32) -> f64 {
+    let ordered_bits = (bin as u32) << (32 - bin_bits) | 1 << (31 - bin_bits);
     f64::from(f32::from_bits(if ordered_bits >> 31 == 1 { ordered_bits & !(1 << 31) } else { !ordered_bits }))
 }
 

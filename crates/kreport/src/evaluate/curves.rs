@@ -4,9 +4,11 @@ use super::page::{linear_axis, reference_line};
 use crate::page::{self, Chart, DataPoint, Section, Series, Spread};
 use crate::table::{format_list, number, percent};
 use ksolve::predict::{CalibrationBin, ChartData, ClassificationScores, ThresholdScores};
+use kstore::Label;
 
 /// Style of the curves: they are lines, whose invisible points provide tooltips.
-pub(crate) const CURVE_STYLE: &str = "#roc .c0.mark, #precision .c0.mark, #gains .c0.mark, #lift .c0.mark { opacity: 0; }\n\
+pub(crate) const CURVE_STYLE: &str = "#roc .c0.mark, #precision .c0.mark, #gains .c0.mark, #lift .c0.mark, \
+    #class-roc .mark { opacity: 0; }\n\
     #roc .line.c1, #precision .line.c1 { display: none; }\n";
 
 /// Smallest fraction of the rows at which the lift is shown: with few rows it is mostly noise.
@@ -138,6 +140,37 @@ fn threshold_table(thresholds: &[ThresholdScores]) -> String {
     page::html_table(&headings, &thresholds.iter().map(row).collect::<Vec<_>>())
 }
 
+/// Maximum number of classes whose ROC curves are drawn.
+const MAX_CLASS_CURVES: usize = 10;
+
+/// Returns the ROC curves of more than two classes, each against the rest; `None` if there are
+/// none. Of many classes, the ones with the smallest areas are drawn.
+pub(super) fn class_curves_section(report: &ClassificationScores, chart_data: &ChartData) -> Option<Section> {
+    let classes = report.classes.iter().zip(&report.by_class).zip(&chart_data.roc_by_class);
+    let areas = classes.filter_map(|((label, class), points)| Some((class.one_vs_rest?.auc?, label, points)));
+    let mut classes: Vec<_> = areas.enumerate().collect();
+    let class_count = classes.len();
+    classes.sort_by(|(_, a), (_, b)| a.0.total_cmp(&b.0));
+    classes.truncate(MAX_CLASS_CURVES);
+    classes.sort_by_key(|(position, _)| *position);
+    let series = |(index, (_, (area, label, points))): (usize, &(usize, (f64, &Label, &Vec<_>)))| Series {
+        palette_index: index,
+        ..curve(with_area(&label.to_string(), Some(*area)), points.iter().copied(), "false positive rate")
+    };
+    let subtitle = match class_count > MAX_CLASS_CURVES {
+        true => format!("the {MAX_CLASS_CURVES} of {class_count} classes with the smallest areas"),
+        false => String::new(),
+    };
+    let chart = Chart {
+        series: classes.iter().enumerate().map(series).collect(),
+        reference_line: reference_line("chance, area 0.5", [(0.0, 0.0), (1.0, 1.0)]),
+        subtitle,
+        ..fraction_chart("class-roc", "ROC curves", "false positive rate", "true positive rate (recall)")?
+    };
+    let note = page::note("Each curve ranks the rows by their score for one class, against all other classes.");
+    (class_count > 0).then(|| Section::new("Ranking", page::charts([&chart]) + &note))
+}
+
 /// Returns the calibration; `None` for models without probabilities.
 pub(super) fn calibration_section(report: &ClassificationScores, chart_data: &ChartData) -> Option<Section> {
     let bins = chart_data.calibration.as_ref()?;
@@ -184,6 +217,7 @@ pub(super) fn calibration_section(report: &ClassificationScores, chart_data: &Ch
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ksolve::predict::{ClassScores, OneVsRestScores};
 
     #[test]
     fn legends_have_one_area_each_and_thresholds_are_labelled() {
@@ -215,6 +249,32 @@ mod tests {
         assert_eq!(html.matches("class=\"label\"").count(), 4, "{html}");
         assert!(labels("0.900") == 2 && labels("0.501") == 0, "{html}");
         assert!(html.contains("data-y=\"3e0\""), "the lift at a quarter of the rows: {html}");
+    }
+
+    #[test]
+    fn the_ten_classes_with_the_smallest_areas_have_curves() {
+        let class = |k: usize| ClassScores {
+            // class 12 has no rows
+            one_vs_rest: Some(OneVsRestScores {
+                auc: (k != 12).then(|| 1.0 - k as f64 / 100.0),
+                ..OneVsRestScores::default()
+            }),
+            ..ClassScores::default()
+        };
+        let report = |count: usize| ClassificationScores {
+            classes: (0..count as i64).map(Label::Int).collect(),
+            by_class: (0..count).map(class).collect(),
+            ..ClassificationScores::default()
+        };
+        let curves = vec![vec![(0.0, 0.0), (0.1, 0.9), (1.0, 1.0)]; 13];
+        let chart_data = ChartData { roc_by_class: curves, ..ChartData::default() };
+        let html = class_curves_section(&report(13), &chart_data).unwrap().body;
+        assert_eq!(html.matches("class=\"series s").count(), 10, "{html}");
+        assert!(html.contains("the 10 of 12 classes with the smallest areas"), "{html}");
+        assert!(html.contains("</svg>2, area 0.9800</span>") && !html.contains("</svg>1, area"), "{html}");
+        let html = class_curves_section(&report(3), &chart_data).unwrap().body;
+        assert!(html.matches("class=\"series s").count() == 3 && !html.contains("smallest areas"), "{html}");
+        assert!(class_curves_section(&report(3), &ChartData::default()).is_none());
     }
 
     #[test]

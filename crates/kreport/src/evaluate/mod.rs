@@ -74,6 +74,13 @@ fn describe_top(top: &TopScores, scores: &ClassificationScores) -> String {
     )
 }
 
+/// Describes the mean area under the ROC curve of one class against the rest.
+fn describe_macro_auc(auc: Option<f64>, scores: &ClassificationScores) -> String {
+    let within = scores.by_class.iter().filter_map(|class| class.one_vs_rest?.auc_within).fold(0.0, f64::max);
+    let note = if within > 0.0 { format!(", exact within {}", number(within, 2)) } else { String::new() };
+    format!("{} (mean over one class against the rest{note})", optional_number(auc))
+}
+
 fn optional_percent(value: Option<f64>) -> String {
     percent(value.unwrap_or(f64::NAN))
 }
@@ -222,6 +229,7 @@ pub(super) fn classification_facts(scores: &ClassificationScores) -> Vec<(&'stat
     ];
     facts.extend(scores.log_loss.map(|loss| ("log-loss", with_error(number(loss, 4), errors.log_loss))));
     facts.extend(scores.auc.map(|auc| ("auc", with_error(optional_number(auc), errors.auc))));
+    facts.extend(scores.macro_means.iter().map(|means| ("macro auc", describe_macro_auc(means.auc, scores))));
     facts.extend([
         ("accuracy", optional_percent(scores.accuracy)),
         ("balanced accuracy", optional_percent(scores.balanced_accuracy)),
@@ -318,11 +326,14 @@ pub(super) fn confusion_grid(scores: &ClassificationScores) -> Grid {
     }
 }
 
-/// Returns a table of the classes. For each class it has the number of rows, precision, recall and
-/// F1, and the other class with which the model confuses it most often.
+/// Returns a table of the classes. For each class it has the number of rows, precision, recall, F1
+/// and, for more than two classes, the areas of its ROC and precision-recall curves against the
+/// rest; then the other class with which the model confuses it most often. Means follow.
 pub(super) fn class_table(scores: &ClassificationScores) -> AlignedTable {
-    let headings = ["class", "rows", "precision", "recall", "f1"].map(|head| (head, Align::Right));
-    let mut table = AlignedTable::new(headings.into_iter().chain([("most often confused with", Align::Left)]));
+    let areas = scores.macro_means.iter().flat_map(|_| ["auc", "average precision"]);
+    let headings = ["class", "rows", "precision", "recall", "f1"].into_iter().chain(areas);
+    let headings = headings.map(|heading| (heading, Align::Right));
+    let mut table = AlignedTable::new(headings.chain([("most often confused with", Align::Left)]));
     let classes = scores.classes.iter().zip(&scores.by_class).zip(&scores.confusion);
     let one_decimal = |fraction: Option<f64>| {
         fraction.map_or(optional_percent(None), |fraction| format!("{:.1} %", 100.0 * fraction))
@@ -332,9 +343,17 @@ pub(super) fn class_table(scores: &ClassificationScores) -> AlignedTable {
             row.iter().enumerate().filter(|(j, n)| *j != k && **n > 0.0).max_by(|a, b| a.1.total_cmp(b.1));
         let format_class = |(j, n): (usize, &f64)| format!("{} ({})", scores.classes[j], percent(n / class.rows));
         let [precision, recall] = [class.precision, class.recall].map(one_decimal);
-        let f1 = optional_number(class.f1);
+        let areas = class.one_vs_rest.iter().flat_map(|areas| [areas.auc, areas.average_precision]);
+        let numbers = std::iter::once(class.f1).chain(areas).map(optional_number);
         let confused_with = most_confused.map(format_class).unwrap_or_default();
-        table.push_row([label.to_string(), format_list(&[class.rows]), precision, recall, f1, confused_with]);
+        let first = [label.to_string(), format_list(&[class.rows]), precision, recall];
+        table.push_row(first.into_iter().chain(numbers).chain([confused_with]));
+    }
+    if let Some(means) = &scores.macro_means {
+        let [precision, recall] = [means.precision, means.recall].map(one_decimal);
+        let numbers = [means.f1, means.auc, means.average_precision].map(optional_number);
+        let first = ["macro mean".to_string(), String::new(), precision, recall];
+        table.push_row(first.into_iter().chain(numbers).chain([String::new()]));
     }
     table
 }
@@ -343,7 +362,7 @@ pub(super) fn class_table(scores: &ClassificationScores) -> AlignedTable {
 mod tests {
     use super::*;
     use kmodel::score::RegressionMetrics;
-    use ksolve::predict::{ClassScores, RegressionErrors};
+    use ksolve::predict::{ClassScores, MacroMeans, OneVsRestScores, RegressionErrors};
     use kstore::Label;
 
     #[test]
@@ -382,7 +401,12 @@ mod tests {
             classes: (0..classes).map(Label::Int).collect(),
             confusion: (0..classes).map(|k| row(k).collect()).collect(),
             by_class: vec![
-                ClassScores { rows: 100.0, precision: Some(0.9), recall: Some(0.9), f1: None };
+                ClassScores {
+                    rows: 100.0,
+                    precision: Some(0.9),
+                    recall: Some(0.9),
+                    ..ClassScores::default()
+                };
                 classes as usize
             ],
             auc: (classes == 2).then_some(Some(0.975)),
@@ -412,6 +436,30 @@ mod tests {
         let json = serde_json::to_value(classification(2)).unwrap();
         assert_eq!(json["confusion"], serde_json::json!([[90, 10], [10, 90]]));
         assert_eq!((&json["auc"], &json["classes"]), (&0.975.into(), &serde_json::json!([0, 1])));
+    }
+
+    #[test]
+    fn three_classes_have_areas_against_the_rest_and_means() {
+        let EvaluateReport::Target(Evaluation::Classification(mut scores)) = classification(3) else { panic!() };
+        for (class, area) in scores.by_class.iter_mut().zip([0.9, 0.8, 0.7]) {
+            let average_precision = Some(area / 2.0);
+            class.one_vs_rest = Some(OneVsRestScores { auc: Some(area), auc_within: None, average_precision });
+        }
+        scores.macro_means = Some(MacroMeans { recall: Some(0.9), auc: Some(0.8), ..MacroMeans::default() });
+        let text = EvaluateReport::Target(Evaluation::Classification(scores.clone())).to_string();
+        assert!(text.contains("\n  macro auc          0.8000 (mean over one class against the rest)\n"), "{text}");
+        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        let table: Vec<String> = text.lines().map(words).skip_while(|line| !line.starts_with("class ")).collect();
+        let expected = [
+            "class rows precision recall f1 auc average precision most often confused with",
+            "0 100 90.0 % 90.0 % – 0.9000 0.4500 1 (10.0 %)",
+            "1 100 90.0 % 90.0 % – 0.8000 0.4000 2 (10.0 %)",
+            "2 100 90.0 % 90.0 % – 0.7000 0.3500 0 (10.0 %)",
+            "macro mean – 90.0 % – 0.8000 –",
+        ];
+        assert_eq!(table, expected, "{text}");
+        scores.by_class[1].one_vs_rest.as_mut().unwrap().auc_within = Some(0.0012);
+        assert!(describe_macro_auc(Some(0.8), &scores).ends_with("rest, exact within 0.0012)"));
     }
 
     #[test]

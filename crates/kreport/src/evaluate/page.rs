@@ -137,6 +137,7 @@ fn classification_sections(report: &ClassificationScores, chart_data: &ChartData
     }
     let areas = curves::Areas { roc: report.auc.flatten(), precision: report.average_precision };
     sections.extend(curves::ranking_section(chart_data, areas));
+    sections.extend(curves::class_curves_section(report, chart_data));
     sections.extend(curves::calibration_section(report, chart_data));
     sections
 }

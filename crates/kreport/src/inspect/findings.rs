@@ -5,6 +5,7 @@ use super::giveaway::giveaways;
 use super::identifier::{Identifier, IdentifierProbe};
 use super::row_order::{is_series, row_order};
 use super::sample::{ColumnSample, TableSample};
+use crate::machine::quote_for_shell;
 use crate::table::{Align, AlignedTable, join_with_commas, percent};
 use std::collections::{HashMap, HashSet};
 
@@ -60,6 +61,9 @@ impl Topic {
     }
 }
 
+/// Label of the option that excludes the columns of all findings.
+pub(super) const ALL_EXCLUSIONS: &str = "all exclusions";
+
 /// One finding about some columns.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Finding {
@@ -71,11 +75,42 @@ pub struct Finding {
     pub finding: String,
     /// Options of a fit that deal with it; empty if nothing must be done.
     pub options: String,
+    /// Columns that these options exclude from the features.
+    #[serde(skip)]
+    pub excluded: Vec<String>,
 }
 
 impl Finding {
     pub(super) fn new(topic: Topic, columns: &[&str], finding: String, options: String) -> Self {
-        Self { topic, columns: columns.iter().map(ToString::to_string).collect(), finding, options }
+        Self { topic, columns: to_strings(columns), finding, options, excluded: Vec::new() }
+    }
+
+    /// Returns a finding whose options exclude columns from the features; without such columns it
+    /// has no options.
+    pub(super) fn excluding(topic: Topic, columns: &[&str], finding: String, excluded: &[&str]) -> Self {
+        let options = if excluded.is_empty() { String::new() } else { feature_option(excluded) };
+        Self { excluded: to_strings(excluded), ..Self::new(topic, columns, finding, options) }
+    }
+
+    /// Returns the columns that the options of findings exclude from the features.
+    fn excluded_columns(findings: &[Self]) -> Vec<&str> {
+        let mut seen = HashSet::new();
+        let names = findings.iter().flat_map(|finding| &finding.excluded).map(String::as_str);
+        names.filter(|name| seen.insert(*name)).collect()
+    }
+
+    /// Returns the value of `features` that excludes all columns which the findings propose to
+    /// exclude, such as `*,!id,!version`; `None` if there are none.
+    pub fn proposed_features(findings: &[Self]) -> Option<String> {
+        let excluded = Self::excluded_columns(findings);
+        (!excluded.is_empty()).then(|| feature_expression(&excluded))
+    }
+
+    /// Returns the option that excludes all of these columns; `None` unless at least two findings
+    /// propose columns, because the option of a single finding excludes all.
+    pub(super) fn combined_exclusions(findings: &[Self]) -> Option<String> {
+        let proposals = findings.iter().filter(|finding| !finding.excluded.is_empty()).count();
+        (proposals > 1).then(|| feature_option(&Self::excluded_columns(findings)))
     }
 
     /// Returns the findings as a table. The options have their own lines, because neither a finding
@@ -88,6 +123,9 @@ impl Finding {
             if !finding.options.is_empty() {
                 table.push_row(["", &finding.options]);
             }
+        }
+        if let Some(option) = Self::combined_exclusions(findings) {
+            table.push_row([ALL_EXCLUSIONS, &option]);
         }
         table
     }
@@ -109,12 +147,15 @@ pub fn findings(sample: &TableSample, target: Option<&str>) -> Vec<Finding> {
         found.extend(giveaways(&others, target));
     }
     found.extend(identifiers.iter().map(|(ColumnSample { name, .. }, identifier)| {
-        let (what, options) = match identifier {
-            Identifier::Folds => ("looks like fold numbers", format!("--folds column:{name}")),
-            Identifier::RowCounter => ("counts the rows", without(name)),
-            Identifier::Key(_) => ("nearly every row has its own value", without(name)),
-        };
-        Finding::new(Topic::Identifier, &[name], format!("{name}: {what}"), options)
+        let excluding = |what| Finding::excluding(Topic::Identifier, &[name], format!("{name}: {what}"), &[name]);
+        match identifier {
+            Identifier::Folds => {
+                let (what, options) = (format!("{name}: looks like fold numbers"), format!("--folds column:{name}"));
+                Finding::new(Topic::Identifier, &[name], what, options)
+            }
+            Identifier::RowCounter => excluding("counts the rows"),
+            Identifier::Key(_) => excluding("nearly every row has its own value"),
+        }
     }));
     found.extend(constants(&others));
     found.extend(duplicates(&others));
@@ -124,8 +165,17 @@ pub fn findings(sample: &TableSample, target: Option<&str>) -> Vec<Finding> {
     found
 }
 
-pub(super) fn without(name: &str) -> String {
-    format!("--features '*,!{name}'")
+/// Returns the value of `features` that selects all columns except some.
+fn feature_expression(excluded: &[&str]) -> String {
+    format!("*,!{}", excluded.join(",!"))
+}
+
+fn feature_option(excluded: &[&str]) -> String {
+    format!("--features {}", quote_for_shell(&feature_expression(excluded)))
+}
+
+fn to_strings(names: &[&str]) -> Vec<String> {
+    names.iter().map(ToString::to_string).collect()
 }
 
 fn names(columns: &[&str]) -> String {
@@ -164,7 +214,7 @@ impl ColumnSample {
 }
 
 /// Returns what a column of texts or integers is that identifies the rows.
-fn identifier(column: &ColumnSample, sample: &TableSample) -> Option<Identifier> {
+pub(super) fn identifier(column: &ColumnSample, sample: &TableSample) -> Option<Identifier> {
     let mut probe = IdentifierProbe::new(column.is_text(), column.values.len());
     sample.row_numbers.iter().zip(&column.values).for_each(|(row, value)| probe.add(*row, *value));
     // the days of a series may all differ too, but they order the rows
@@ -206,11 +256,10 @@ fn constants(columns: &[&ColumnSample]) -> Option<Finding> {
     let with_value = |column: &&ColumnSample| format!("{} ({})", column.name, column.show(column.values[0]));
     let listed: Vec<String> = affected.iter().map(with_value).collect();
     let affected: Vec<&str> = affected.iter().map(|column| &*column.name).collect();
-    let excluded = format!("--features '*,!{}'", affected.join(",!"));
     let listed = names(&listed.iter().map(String::as_str).collect::<Vec<_>>());
     // a fit gives a constant column no weight, so a long list need not be typed
-    let options = if affected.len() > MAX_LISTED_NAMES { String::new() } else { excluded };
-    (!affected.is_empty()).then(|| Finding::new(Topic::Constant, &affected, listed, options))
+    let excluded: &[&str] = if affected.len() > MAX_LISTED_NAMES { &[] } else { &affected };
+    (!affected.is_empty()).then(|| Finding::excluding(Topic::Constant, &affected, listed, excluded))
 }
 
 fn duplicates(columns: &[&ColumnSample]) -> Vec<Finding> {
@@ -237,7 +286,7 @@ fn duplicates(columns: &[&ColumnSample]) -> Vec<Finding> {
             };
             if let Some(what) = what {
                 repeated.insert(&b.name);
-                found.push(Finding::new(Topic::Duplicate, &[&a.name, &b.name], what, without(&b.name)));
+                found.push(Finding::excluding(Topic::Duplicate, &[&a.name, &b.name], what, &[&b.name]));
             }
         }
     }
@@ -356,6 +405,30 @@ pub(super) mod tests {
         let three = column("status", |i| f64::from(i % 20 == 0) + f64::from(i % 40 == 0));
         let found = findings(&sample([column("b", |i| noise(3 * i)), three]), Some("status"));
         assert_eq!(found[0].options, "--class-weight balanced; tune any --measure log-loss");
+    }
+
+    #[test]
+    fn all_exclusions_together_are_one_option() {
+        let wage = |i: usize| 2.0 + noise(i);
+        let columns = [
+            column("b", |i| noise(3 * i)),
+            column("it's id", |i| (i * 7919 % 100_003) as f64),
+            column("version", |_| 3.0),
+            column("b2", |i| 5.0 - 2.0 * noise(3 * i)),
+            column("subject", |i| (i / 20 * 7 % 20) as f64),
+            column("logwage", |i| wage(i).ln()),
+            column("fold", |i| (i * 7 % 5) as f64),
+            column("wage", wage),
+        ];
+        let found = findings(&sample(columns), Some("wage"));
+        assert_eq!(Finding::proposed_features(&found).unwrap(), "*,!logwage,!it's id,!version,!b2");
+        let last = r"  all exclusions     --features '*,!logwage,!it'\''s id,!version,!b2'";
+        assert_eq!(Finding::table(&found).to_string().lines().last(), Some(last));
+        // a single finding has the option already
+        let found = findings(&sample([column("version", |_| 3.0), column("b", noise)]), None);
+        assert_eq!(Finding::proposed_features(&found).unwrap(), "*,!version");
+        assert!(!Finding::table(&found).to_string().contains(ALL_EXCLUSIONS));
+        assert_eq!(Finding::proposed_features(&[]), None);
     }
 
     #[test]

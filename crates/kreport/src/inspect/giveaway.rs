@@ -1,7 +1,7 @@
 //! Columns that give the target away: computed from it, or measured after it.
 
 use super::association::{auc, best_f1, class_rates, complete_pairs, determined_fraction, gamma, rank_correlation};
-use super::findings::{Finding, MAX_CLASSES, MIN_VALUES, Topic, without};
+use super::findings::{Finding, MAX_CLASSES, MIN_VALUES, Topic};
 use super::sample::ColumnSample;
 use crate::table::percent;
 
@@ -28,11 +28,12 @@ const MIN_FUNCTION_ASSOCIATION: f64 = 0.6;
 /// these columns.
 pub(super) fn giveaways(columns: &[&ColumnSample], target: &ColumnSample) -> Vec<Finding> {
     let (mut sources, mut others, mut found) = (Vec::new(), Vec::new(), Vec::new());
+    let finding = |name: &str, what: String| Finding::excluding(Topic::GivesTargetAway, &[name], what, &[name]);
     for column in columns {
         match describe(column, target) {
             Some(what) => {
                 sources.push(*column);
-                found.push(Finding::new(Topic::GivesTargetAway, &[&column.name], what, without(&column.name)));
+                found.push(finding(&column.name, what));
             }
             None => others.push(*column),
         }
@@ -42,7 +43,7 @@ pub(super) fn giveaways(columns: &[&ColumnSample], target: &ColumnSample) -> Vec
             && association(column, target) >= MIN_FUNCTION_ASSOCIATION
         {
             let what = format!("{}: a function of {}, which gives {} away", column.name, source.name, target.name);
-            found.push(Finding::new(Topic::GivesTargetAway, &[&column.name], what, without(&column.name)));
+            found.push(finding(&column.name, what));
         }
     }
     found

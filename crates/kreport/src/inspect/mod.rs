@@ -6,12 +6,14 @@
 mod association;
 mod findings;
 mod giveaway;
+mod group_features;
 mod identifier;
 mod page;
 mod row_order;
 mod sample;
 
 pub use findings::{Finding, Topic, findings};
+pub use group_features::warn_of_group_features;
 pub use identifier::{Identifier, IdentifierProbe};
 pub use page::TablePage;
 pub use sample::{ColumnSample, TableSample, draw_sample};

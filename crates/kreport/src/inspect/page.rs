@@ -1,7 +1,7 @@
 //! The page of a table: what stands out, the columns, patterns of missing values, and a histogram
 //! of each column.
 
-use super::findings::{Finding, MAX_CLASSES};
+use super::findings::{ALL_EXCLUSIONS, Finding, MAX_CLASSES};
 use super::sample::{ColumnSample, TableSample};
 use crate::drawing::escape_html;
 use crate::page::{self, Axis, Chart, Page, Scale, Section};
@@ -87,7 +87,12 @@ impl TablePage<'_> {
                 escape_html(&finding.finding)
             )
         };
-        let rows: String = self.findings.iter().map(row).collect();
+        let combined = Finding::combined_exclusions(self.findings).map(|option| {
+            let option = escape_html(&option);
+            let cells = format!("<td></td><td class=\"text\"><code>{option}</code></td>");
+            format!("<tr><th scope=\"row\">{ALL_EXCLUSIONS}</th>{cells}</tr>\n")
+        });
+        let rows: String = self.findings.iter().map(row).chain(combined).collect();
         let headings = "<th>finding</th><th class=\"text\">columns</th><th class=\"text\">option of a fit</th>";
         Section::new("What stands out", page::table_of_cells(headings, &rows) + &note)
     }

@@ -74,7 +74,9 @@ pub fn draw_sample(table: &Table, max_bytes: usize) -> Result<TableSample> {
         return Ok(sample);
     }
     let keep: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
-    let selected = table.select(&Selection { keep, without_features: true, ..Selection::default() })?;
+    // an inspection is not part of the passes of a fit
+    let selection = Selection { keep, without_features: true, ..Selection::default() };
+    let selected = table.select(&selection)?.with_new_byte_counter();
     let source = selected.rows::<f64>(ReadSettings::default())?;
     let mut gathered: Vec<GatheredColumn> = columns.iter().map(|_| GatheredColumn::default()).collect();
     let block_count = max_rows / BLOCK_ROWS;

@@ -74,6 +74,18 @@ def draw_rates(points: Any, labels: tuple[str, str], diagonal: bool, ax: Any) ->
     return ax
 
 
+def draw_class_curves(curves: list[Any], classes: list[Any], ax: Any) -> Any:
+    """Draws the ROC curve of each class against the rest; a class without a curve is left out."""
+    ax = axes_of(ax)
+    for label, points in zip(classes, curves, strict=True):
+        if points:
+            ax.plot(*np.asarray(points, dtype=np.float64).T, label=str(label))
+    ax.legend()
+    ax.plot([0, 1], [0, 1], color="grey", linewidth=1)
+    ax.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="false positive rate", ylabel="true positive rate")
+    return ax
+
+
 def draw_confusion(counts: Any, classes: list[Any], ax: Any) -> Any:
     """Draws a confusion matrix: the fraction of the rows of each true class by predicted class, with the numbers of rows."""
     ax = axes_of(ax)

@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
 from . import _kmill
-from ._draw import draw_confusion, draw_predictions, draw_rates
+from ._draw import draw_class_curves, draw_confusion, draw_predictions, draw_rates
 from ._html import iframe
 from ._parameters import check_arguments
 from ._rows import check_storage, has_names, is_stream, paths_of, unused_name
@@ -28,9 +28,10 @@ class Evaluation:
     ----------
     scores : dict
         The scores by name, as ``kmill evaluate --json`` writes them: for a regression rows, mse, rmse, mae, median_error, mape, r2 and
-        others; for a classification error, accuracy, balanced_accuracy, f1, classes, confusion and, with probabilities or two classes,
-        log_loss, brier, auc and average_precision; for outliers auc, precision, recall; for a ranking ndcg, map, kendall. None is a score
-        that is not defined for these rows.
+        others; for a classification error, accuracy, balanced_accuracy, f1, classes, confusion, by_class and, with probabilities or two
+        classes, log_loss, brier, auc and average_precision; for outliers auc, precision, recall; for a ranking ndcg, map, kendall. None is
+        a score that is not defined for these rows. For more than two classes, ``by_class`` has auc and average_precision of each class
+        against the rest, and ``macro`` the means over the classes.
     standard_errors : dict
         The standard errors by name: the standard deviation of a score over tables with as many rows. They assume independent rows.
     test_rows : dict or None
@@ -81,8 +82,9 @@ class Evaluation:
         Parameters
         ----------
         kind : {"predictions", "roc", "precision_recall", "calibration", "confusion"}, optional
-            True values against predictions, of at most 2,000 random rows; the ROC curve; precision against recall; observed against
-            predicted probabilities; or the confusion matrix. None is the first kind that the scores have.
+            True values against predictions, of at most 2,000 random rows; the ROC curve, or for several classes a curve of each class against
+            the rest; precision against recall; observed against predicted probabilities; or the confusion matrix. None is the first kind that
+            the scores have.
         ax : matplotlib.axes.Axes, optional
             The axes to draw on. None creates a figure.
 
@@ -106,6 +108,8 @@ class Evaluation:
             kinds["predictions"] = lambda ax: draw_predictions(data["points"], ax)
         if data["roc"]:
             kinds["roc"] = lambda ax: draw_rates(data["roc"], ("false positive rate", "true positive rate"), True, ax)
+        if any(data["roc_by_class"]):
+            kinds["roc"] = lambda ax: draw_class_curves(data["roc_by_class"], scores["classes"], ax)
         if data["precision"]:
             kinds["precision_recall"] = lambda ax: draw_rates(data["precision"], ("recall", "precision"), False, ax)
         if data["calibration"]:

@@ -165,3 +165,25 @@ fn the_histogram_stays_within_its_bound() {
     let auc = state(&rows, 1999).auc().unwrap();
     assert!(auc.max_error > 0.0 && auc.max_error < 2e-3 && (auc.value - exact).abs() <= auc.max_error, "{auc:?}");
 }
+
+#[test]
+fn several_classes_share_the_memory_of_the_histograms() {
+    let rows = rows(500);
+    for (count, least_bins) in [(3, 1 << 18), (100, 1 << 14), (5000, 1 << 10)] {
+        let mut several = RankedScores::several(count);
+        assert_eq!(several.len(), count);
+        several.truncate(1);
+        // begin with a histogram
+        several[0].max_exact_rows = 0;
+        rows.iter().for_each(|(score, positive)| several[0].push(*score, *positive, 1.0));
+        assert_eq!(several[0].histogram.len(), least_bins, "{count}");
+        let (auc, exact) = (several[0].ranking().auc().unwrap(), auc_by_pairs(&rows));
+        assert!((auc.value - exact).abs() <= auc.max_error && auc.max_error < 0.3, "{count}: {auc:?} {exact}");
+        let scores = several[0].ranking().scores;
+        assert!(scores.windows(2).all(|pair| pair[0] > pair[1]), "{count}: {scores:?}");
+    }
+    // 64 MiB of scores with their growth, 20 MiB of bins, and 11 MiB for the ranking of one class
+    let mib = RankedScores::bytes_of_several(10, usize::MAX) >> 20;
+    assert!((94..=96).contains(&mib), "{mib}");
+    assert!(RankedScores::bytes_of_several(5, 1000) < RankedScores::bytes_of_several(5, 100_000));
+}
