@@ -12,11 +12,11 @@ mod ranking;
 pub(crate) mod roc;
 pub(crate) mod standard_error;
 
-#[doc(hidden)]
-pub use class_scores::{MacroMeans, OneVsRestScores};
 pub use class_scores::{
     CalibrationBin, ClassScores, ClassificationErrors, ClassificationScores, CostScores, ThresholdScores, TopScores,
 };
+#[doc(hidden)]
+pub use class_scores::{MacroMeans, OneVsRestScores};
 pub(crate) use classification::{ClassificationSums, orient_score};
 #[doc(hidden)]
 pub use clusters::ClusterReport;
