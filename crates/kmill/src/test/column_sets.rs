@@ -8,8 +8,9 @@ use clap::Args;
 use kapprox::Kernel;
 use ksolve::job::{self, LandmarkSource, Scaling};
 use ksolve::statistic::{Conditioning, DEFAULT_COMPONENTS, TestStatistic, default_given_rank};
+use kstore::encoding::{Categories, Encoding};
 use kstore::schema::Kind;
-use kstore::{SelectedTable, Selection, Table, encoding::Encoding};
+use kstore::{SelectedTable, Selection, Table};
 use std::sync::Arc;
 
 /// Options of the columns on which a test conditions.
@@ -91,7 +92,7 @@ pub(super) fn column_sets(args: &TestArgs, job: &job::Run<'_>) -> Result<TestSam
     }
     let table = open_table(args)?;
     let columns_of = |patterns: &[String]| -> Result<Vec<String>> {
-        Ok(table.select(&sparse_selection(args, patterns))?.feature_columns())
+        Ok(table.select(&set_selection(args, &table, patterns)?)?.feature_columns())
     };
     let second_columns = columns_of(&args.with)?;
     let given_columns = if args.given.given.is_empty() { Vec::new() } else { columns_of(&args.given.given)? };
@@ -140,6 +141,16 @@ fn sparse_selection(args: &TestArgs, features: &[String]) -> Selection {
     Selection { sparse: true, ..sample_selection(args, features) }
 }
 
+/// Returns the selection of one set of columns. Categories of other sets are omitted, because a
+/// selection adds the columns that it names as categories to the features.
+fn set_selection(args: &TestArgs, table: &Table, patterns: &[String]) -> Result<Selection> {
+    let selection = sparse_selection(args, patterns);
+    let Categories::Named(names) = &selection.categories else { return Ok(selection) };
+    let (mut categories, columns) = (table.matching_columns(names)?, table.matching_columns(patterns)?);
+    categories.retain(|name| columns.contains(name));
+    Ok(Selection { categories: Categories::Named(categories), ..selection })
+}
+
 /// Returns the set of columns that is a column of sparse rows; `None` if all columns are dense.
 fn sparse_set(table: &Table, sets: &[Vec<String>]) -> Result<Option<usize>> {
     let is_sparse = |name: &String| {
@@ -167,7 +178,7 @@ fn select_next_to_sparse_rows(
     sparse_set: usize,
 ) -> Result<SelectedTable> {
     check_sparse_rows(args)?;
-    let sparse = table.select(&sparse_selection(args, &sets[sparse_set]))?;
+    let sparse = table.select(&set_selection(args, table, &sets[sparse_set])?)?;
     job::scaling_for(args.scale, &sparse)?;
     let other_sets = sets.iter().enumerate().filter(|(i, _)| *i != sparse_set);
     let other_columns: Vec<String> = other_sets.flat_map(|(_, set)| set).cloned().collect();

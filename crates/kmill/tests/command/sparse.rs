@@ -229,7 +229,10 @@ fn what_needs_the_columns_of_rows_refuses_sparse_ones() {
         // before the lags are computed, which would find that y does not increase
         ("fit ridge a.svm --sparse --target y --lags y:1 --order y -o m.safetensors", "combined with past values"),
         ("tune any a.svm --sparse --target y --rolling y:3 --order y -o m.safetensors", "combined with past values"),
-        ("curve a.svm --sparse --methods eigen --landmarks kmeans --ranks 10 -o c.csv", "--landmarks kmeans: its points"),
+        (
+            "curve a.svm --sparse --methods eigen --landmarks kmeans --ranks 10 -o c.csv",
+            "--landmarks kmeans: its points",
+        ),
         ("test mmd a.svm b.svm --sparse --landmarks kmeans", "--landmarks kmeans: its points are not sparse rows"),
         ("test mmd a.svm b.svm --sparse --map orthogonal", "--map orthogonal: it does not support sparse rows"),
         ("test hsic a.svm --with y --sparse --landmarks kmeans", "--landmarks kmeans: its points"),
