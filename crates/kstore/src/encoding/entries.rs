@@ -315,8 +315,8 @@ fn sparse_shape_of(column: &EncodedColumn) -> Option<SparseShape> {
 }
 
 impl Encoding {
-    /// Returns the features that hold sparse rows, and the shape of these rows: all features, or the
-    /// features of one column next to features of other columns.
+    /// Returns the features that hold sparse rows, and the shape of these rows: all features, or
+    /// the features of one column next to features of other columns.
     pub fn sparse_features(&self) -> Option<(Range<usize>, SparseShape)> {
         if let Some(shape) = self.sparse_shape() {
             return Some((0..self.feature_count(), shape));

@@ -64,7 +64,7 @@ impl Table {
             .collect())
     }
 
-    /// Rejects lags of a selection whose features include sparse rows, before the lags are computed.
+    /// Rejects lags of a selection whose features include sparse rows, before lags are computed.
     ///
     /// # Errors
     /// [`Error::WrongType`] for the column of sparse rows; a pattern that matches no column.

@@ -45,8 +45,8 @@ impl SelectedTable {
         self.encoding()?.sparse_shape()
     }
 
-    /// Returns the features that hold sparse rows, and the shape of these rows: all features, or the
-    /// features of one column next to features of other columns.
+    /// Returns the features that hold sparse rows, and the shape of these rows: all features, or
+    /// the features of one column next to features of other columns.
     #[doc(hidden)]
     pub fn sparse_features(&self) -> Option<(Range<usize>, SparseShape)> {
         self.encoding()?.sparse_features()
