@@ -339,7 +339,7 @@ fn independence_of_sparse_rows_and_columns_is_the_same_as_for_dense_rows() {
     let convert = "convert a.svm --width 60 --lags y:1 --rows 1.. -q";
     ok(at, &format!("{convert} -o dense.parquet"));
     ok(at, &format!("{convert} --sparse -o sparse.parquet"));
-    let options = "--rank 30 --permutations 50 --precision f64 --json -q";
+    let options = "--rank 30 --precision f64 --json -q";
     for (test, figures) in [
         ("--with y --features x* --scale none", "biased unbiased alignment"),
         ("--with y --features x* --scale none --categories y --kernel laplacian(sigma=8)", "biased alignment"),
