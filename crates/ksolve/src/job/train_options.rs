@@ -171,8 +171,10 @@ impl Fit {
     fn check_sparse(&self, properties: SolverProperties) -> Result<()> {
         let reject = |option, value: &dyn std::fmt::Display, why| Err(Error::option(option, value, why));
         let distance_landmarks = self.landmarks.as_ref().filter(|landmarks| landmarks.computes_distances());
-        if self.metric != MetricSource::None {
-            return Err(sparse_rows::metric_error(&self.metric));
+        match &self.metric {
+            MetricSource::None => {}
+            MetricSource::File(path) => return Err(sparse_rows::metric_error(&path.display())),
+            metric => return Err(sparse_rows::metric_error(metric)),
         }
         if !self.map.family().supports_sparse {
             return reject("map", &self.map, "it does not support sparse rows; use nystrom, fourier, or exact");
