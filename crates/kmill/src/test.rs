@@ -297,13 +297,13 @@ fn selection(args: &TestArgs, features: &[String]) -> Selection {
 /// Rejects a map or a landmark scheme that does not support sparse rows. Next to other columns, a
 /// map needs landmarks.
 fn check_sparse_rows(args: &TestArgs) -> Result<()> {
-    let is_next_to_columns = !args.with.is_empty();
-    if !args.map.family().supports_sparse {
-        let (why, remedy) = ("it does not support sparse rows", "choose nystrom, fourier or exact");
+    let (is_next_to_columns, supports_sparse) = (!args.with.is_empty(), args.map.family().supports_sparse);
+    if is_next_to_columns && (!supports_sparse || args.map.is_data_independent()) {
+        let (why, remedy) = ("sparse rows next to other columns need a map on landmarks", "choose nystrom");
         return Err(Error::option("--map", &args.map, why, remedy));
     }
-    if is_next_to_columns && args.map.is_data_independent() {
-        let (why, remedy) = ("sparse rows next to other columns need a map on landmarks", "choose nystrom");
+    if !supports_sparse {
+        let (why, remedy) = ("it does not support sparse rows", "choose nystrom, fourier or exact");
         return Err(Error::option("--map", &args.map, why, remedy));
     }
     match args.landmarks.as_ref().filter(|landmarks| landmarks.computes_distances()) {

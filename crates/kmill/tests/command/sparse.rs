@@ -237,7 +237,7 @@ fn what_needs_the_columns_of_rows_refuses_sparse_ones() {
         ("test mmd a.svm b.svm --sparse --map orthogonal", "--map orthogonal: it does not support sparse rows"),
         ("test hsic a.svm --with y --sparse --landmarks kmeans", "--landmarks kmeans: its points"),
         ("test hsic a.svm --with y --sparse --map fourier", "need a map on landmarks; choose nystrom"),
-        ("test hsic a.svm --with y --sparse --map additive", "--map additive: it does not support sparse rows"),
+        ("test hsic a.svm --with y --sparse --map additive", "need a map on landmarks; choose nystrom"),
         ("test hsic a.svm --with y --sparse --scale standard", "would fill the zeros of sparse rows"),
         ("test hsic a.svm --with y --sparse --kernel distance()", "distance() does not support sparse rows"),
         ("test hsic a.svm --with topic --sparse", "\"topic\""),
