@@ -5,6 +5,7 @@ use crate::error::with_option_names;
 use crate::progress::Progress;
 use crate::{Error, Result, columns, interrupt, open, output};
 use kapprox::Kernel;
+use kfit::request::MetricSource;
 use kfit::solver::{Options, parameter};
 use kreport::fit::{FitReport, ModelFile, TestPart, TestSetReport};
 use kreport::inspect::warn_of_group_features;
@@ -177,6 +178,21 @@ impl FitOptions {
         Ok((table, self.fit.complete_selection(Selection { targets, ..selection })?))
     }
 
+    /// Rejects options that do not support sparse rows, before any pass. A search leaves out the
+    /// metric of a fit of sparse rows.
+    fn check_sparse_rows(&self, table: &Table, selection: &Selection) -> Result<()> {
+        if !table.schema().has_sparse() {
+            return Ok(());
+        }
+        table.check_lagged_features(selection)?;
+        if selection.lags.is_some() {
+            // no feature is sparse, and features may be lags, which are not computed yet
+            return Ok(());
+        }
+        let fit = if self.is_search { self.fit.clone().metric(MetricSource::None) } else { self.fit.clone() };
+        Ok(fit.check_sparse_rows(&table.select(selection)?)?)
+    }
+
     /// Returns the selection, in which a target with few distinct integers becomes a class if the
     /// solver is not chosen yet.
     fn detect_classes(&mut self, table: &Table, selection: Selection, run: &RunSettings) -> Result<Selection> {
@@ -338,7 +354,8 @@ fn explain_column_error(error: ksolve::Error, selected: &SelectedTable) -> Error
 /// categorical columns.
 pub(crate) fn select(options: &mut FitOptions, run: &RunSettings) -> Result<SelectedTable> {
     let (table, selection) = options.open()?;
-    let table = run.job_run().with_lags(table, selection.lags.as_ref())?;
+    options.check_sparse_rows(&table, &selection)?;
+    let table = run.job_run().with_lags_of(table, &selection)?;
     if let Some(lags) = table.lags() {
         let tested =
             if options.test_request.is_some() { ", also of test rows: the test error is that of one step" } else { "" };

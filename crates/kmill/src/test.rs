@@ -4,6 +4,7 @@
 mod against_model;
 mod column_sets;
 mod separating;
+mod two_samples;
 
 use crate::args::{CategoryArgs, RunArgs, RunSettings, ScratchArgs, SelectArgs, kernel_help, parse, with_descriptions};
 use crate::{Error, Result, open, output, progress::Progress};
@@ -16,8 +17,8 @@ use ksolve::Task;
 use ksolve::job::{self, Candidates, ElementType};
 use ksolve::job::{LandmarkSource, Scaling};
 use ksolve::statistic::{self, Conditioning, SampleKind, StatisticFamily, TestInput};
-use kstore::{Missing, Part, SelectedTable, Selection, TestRows, TestRule, TestSpec, condition::Condition};
-use std::{path::PathBuf, sync::Arc};
+use kstore::{Missing, SelectedTable, Selection, condition::Condition};
+use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -54,8 +55,8 @@ pub(crate) struct TestArgs {
     #[command(flatten)]
     pub(crate) given: GivenArgs,
     /// Scaling learned from all rows of the test: standard, minmax, robust (for outliers), asinh
-    /// (for long tails), quantile (by rank) or none; for sparse rows (mmd) tf-idf, unit, maxabs or
-    /// none [default: standard; none for sparse rows]
+    /// (for long tails), quantile (by rank) or none; for sparse rows tf-idf, unit, maxabs or none
+    /// [default: standard; none for sparse rows]
     #[arg(long, value_parser = parse::word::<Scaling>, value_name = "SCALE", help_heading = "Test")]
     pub(crate) scale: Option<Scaling>,
     #[arg(long, help = kernel_help(), value_name = "EXPR", default_value = "gaussian(sigma=median)",
@@ -145,6 +146,8 @@ struct TestSamples {
     /// Columns of each kernel: one set of two samples; the columns A and B of one sample, and the
     /// columns C on which the test conditions.
     columns: Vec<Vec<String>>,
+    /// The set that is a column of sparse rows.
+    sparse_set: Option<usize>,
 }
 
 impl TestSamples {
@@ -216,7 +219,7 @@ fn aggregated_kernels(args: &TestArgs, samples: &TestSamples) -> Result<Option<V
 
 fn run_test<T: kapprox::Real>(family: &StatisticFamily, args: &TestArgs, run: &RunSettings) -> Result<TestReport> {
     let samples = match family.sample_kind {
-        SampleKind::Samples => two_samples(args, &run.job_run())?,
+        SampleKind::Samples => two_samples::two_samples(args, &run.job_run())?,
         SampleKind::Columns => column_sets::column_sets(args, &run.job_run())?,
     };
     let files = samples.samples.iter().flat_map(|sample| output::table_files(sample.table()));
@@ -243,7 +246,8 @@ fn run_test<T: kapprox::Real>(family: &StatisticFamily, args: &TestArgs, run: &R
     separating.into_iter().for_each(|text| run.progress.warn(text));
     Ok(TestReport {
         statistic: family.name,
-        sparse_columns: samples.samples[0].sparse_shape().map(|shape| shape.column_count),
+        sparse_columns: samples.samples[0].sparse_features().map(|(_, shape)| shape.column_count),
+        sparse_set: samples.sparse_set,
         resources: run.resource_report(samples.bytes_read()),
         dropped: dropped_rows(args, &samples.samples, &outcome.rows),
         groups: Vec::new(),
@@ -255,60 +259,6 @@ fn run_test<T: kapprox::Real>(family: &StatisticFamily, args: &TestArgs, run: &R
         map: args.map.to_string(),
         precision: T::NAME,
     })
-}
-
-/// Selects two samples of the same columns: two tables, or the rows that satisfy a condition and
-/// all other rows.
-fn two_samples(args: &TestArgs, job: &job::Run<'_>) -> Result<TestSamples> {
-    if !args.with.is_empty() {
-        let why = format!("{} compares two samples", args.statistic);
-        return Err(Error::option("--with", args.with.join(","), why, "omit it, or use hsic"));
-    }
-    if let Some(option) = args.given.first_set_option() {
-        let why = format!("{} compares two samples", args.statistic);
-        return Err(Error::option(option, "", why, "omit it, or use hsic"));
-    }
-    let text = args.data.text.text_options();
-    let text = job::text_options_for(&sample_selection(args, &[]), &args.kernel, args.scale, true, text);
-    let paths = &args.data.paths;
-    if let Some(By::Column(name)) = &args.by {
-        let why = "two samples are divided by a condition";
-        return Err(Error::option(
-            "--by",
-            name,
-            why,
-            "write 'column == value'; a model is compared by groups of a column",
-        ));
-    }
-    if let Some(By::Condition(by)) = &args.by {
-        let (table, _) = open::table(paths, &text, &[])?;
-        let part = args.data.condition.clone().map(rows_where);
-        let select_where = |condition: Condition, features: &[String]| {
-            table.select(&Selection { filter: Some(condition), part: part.clone(), ..sample_selection(args, features) })
-        };
-        let first_sample = select_where(by.clone(), &args.features)?;
-        let second_sample = select_where(by.complement(), &first_sample.feature_columns())?;
-        return encode_together(job, &first_sample, &second_sample.with_new_byte_counter());
-    }
-    let [first_path, second_path] = &paths[..] else {
-        let why = "two samples are two tables, or one table that --by splits";
-        let remedy = "name two files, folders or globs in quotes, or add --by 'column == value'";
-        return Err(Error::option("DATA", format!("({} names)", paths.len()), why, remedy));
-    };
-    let open = |path: &PathBuf, features: &[String]| -> Result<SelectedTable> {
-        let (table, _) = open::table(std::slice::from_ref(path), &text, &[])?;
-        Ok(table.select(&sample_selection(args, features))?)
-    };
-    let first_sample = open(first_path, &args.features)?;
-    let second_sample = open(second_path, &first_sample.feature_columns())?;
-    encode_together(job, &first_sample, &second_sample)
-}
-
-/// Returns the rows that satisfy a condition, as a part of the table, next to which the selection
-/// has room for the condition that divides the samples.
-fn rows_where(condition: Condition) -> Part {
-    let spec = TestSpec::Where(condition.clone());
-    Part::Test(Arc::new(TestRows { spec, seed: 0, rule: TestRule::Where(condition) }))
 }
 
 /// Returns the number of rows that were skipped because of missing values. Returns `None` if
@@ -331,21 +281,10 @@ fn sample_names(args: &TestArgs) -> Vec<String> {
     }
 }
 
-/// Encodes two samples alike: a category has a feature for each of its values in at least one of
-/// the samples.
-fn encode_together(job: &job::Run<'_>, first: &SelectedTable, second: &SelectedTable) -> Result<TestSamples> {
-    let samples = job.resolve_categories_together(&[first, second])?;
-    let columns = match samples[0].sparse_shape() {
-        Some(_) => samples[0].feature_columns(),
-        None => samples[0].feature_names(),
-    };
-    Ok(TestSamples { columns: vec![columns], samples })
-}
-
 /// Returns the selection of these columns of the requested rows, which may be sparse.
 fn sample_selection(args: &TestArgs, features: &[String]) -> Selection {
     let weighting = args.scale.and_then(Scaling::weighting);
-    // words of texts are tested one by one, as columns
+    // the words of texts are columns: mmd tests them one by one
     let sparse = args.category.text.is_empty();
     Selection { sparse, weighting, ..selection(args, features) }
 }
@@ -353,6 +292,27 @@ fn sample_selection(args: &TestArgs, features: &[String]) -> Selection {
 /// Returns the selection of these columns of the requested rows.
 fn selection(args: &TestArgs, features: &[String]) -> Selection {
     args.category.apply_to(open::selection(&args.data, features, Vec::new()))
+}
+
+/// Rejects a map or a landmark scheme that does not support sparse rows. Next to other columns, a
+/// map needs landmarks.
+fn check_sparse_rows(args: &TestArgs) -> Result<()> {
+    let (is_next_to_columns, supports_sparse) = (!args.with.is_empty(), args.map.family().supports_sparse);
+    if is_next_to_columns && (!supports_sparse || args.map.is_data_independent()) {
+        let (why, remedy) = ("sparse rows next to other columns need a map on landmarks", "choose nystrom");
+        return Err(Error::option("--map", &args.map, why, remedy));
+    }
+    if !supports_sparse {
+        let (why, remedy) = ("it does not support sparse rows", "choose nystrom, fourier or exact");
+        return Err(Error::option("--map", &args.map, why, remedy));
+    }
+    match args.landmarks.as_ref().filter(|landmarks| landmarks.computes_distances()) {
+        Some(landmarks) => {
+            let (why, remedy) = ("its points are not sparse rows", "choose rpcholesky, or another scheme");
+            Err(Error::option("--landmarks", landmarks, why, remedy))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Rejects landmarks, and candidates for landmarks, if the map has no landmarks.
@@ -371,7 +331,8 @@ fn check_landmarks(args: &TestArgs) -> Result<()> {
 
 fn train_options(args: &TestArgs, samples: &TestSamples, progress: &Progress) -> Result<TrainOptions> {
     let rank = args.rank.unwrap_or(if args.aggregate { DEFAULT_AGGREGATED_RANK } else { DEFAULT_RANK });
-    let (rows, names) = (&samples.samples[0], samples.samples[0].feature_names());
+    let (rows, text) = (&samples.samples[0], args.data.text.text_options());
+    let text = if samples.sparse_set.is_some() { text.sparse() } else { text };
     let with_kernel = args.with_kernel.as_ref().unwrap_or(&args.kernel);
     let has_two_kernels = samples.columns.len() > 1 && *with_kernel != args.kernel;
     for kernel in
@@ -382,26 +343,21 @@ fn train_options(args: &TestArgs, samples: &TestSamples, progress: &Progress) ->
              and the test cannot detect such a difference; gaussian() detects every difference"
         ));
     }
-    let resolve = |spec: Kernel| spec.resolve_columns(&names);
-    let (first_kernel, second_kernel) = match &samples.columns[..] {
-        [first, second] => {
-            (resolve(args.kernel.clone().on_columns(first)?)?, resolve(with_kernel.clone().on_columns(second)?)?)
-        }
-        [first, second, given] => (
-            resolve(args.kernel.clone().on_columns(first)? * args.kernel.clone().on_columns(given)?)?,
-            resolve(with_kernel.clone().on_columns(second)?)?,
-        ),
+    let on_set = |kernel: &Kernel, set: usize| samples.kernel_on_set(kernel, set);
+    let (first_kernel, second_kernel) = match samples.columns.len() {
+        2 => (on_set(&args.kernel, 0)?, on_set(with_kernel, 1)?),
+        3 => (on_set(&args.kernel, 0)? * on_set(&args.kernel, 2)?, on_set(with_kernel, 1)?),
         _ => (job::kernel_for(&args.kernel, rows)?, job::kernel_for(&args.kernel, rows)?),
     };
+    let scaling = match samples.sparse_set {
+        Some(_) if samples.columns.len() > 1 => column_sets::scaling_next_to_sparse_rows(args.scale),
+        _ => job::scaling_for(args.scale, rows)?,
+    };
     Ok(TrainOptions {
-        scaling: job::scaling_for(args.scale, rows)?,
+        scaling,
         second_kernel: Some(second_kernel),
         map: args.map.clone(),
-        landmarks: args
-            .landmarks
-            .clone()
-            .unwrap_or_default()
-            .open(&samples.samples[0], &args.data.text.text_options())?,
+        landmarks: args.landmarks.clone().unwrap_or_default().open(rows, &text)?,
         candidates: args.candidates.unwrap_or(Candidates::default_for_rank(rank)).row_count(),
         seed: args.seed,
         ..TrainOptions::new(Task::Components, first_kernel, rank)

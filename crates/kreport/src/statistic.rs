@@ -22,6 +22,9 @@ pub struct TestReport {
     /// Number of columns of sparse rows, which have no names; `None` for dense rows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sparse_columns: Option<usize>,
+    /// The set of columns that is a column of sparse rows, as an index of `columns`.
+    #[serde(skip)]
+    pub sparse_set: Option<usize>,
     /// The statistic, its p-values, and the tests of single columns.
     #[serde(flatten)]
     pub outcome: TestOutcome,
@@ -191,8 +194,10 @@ impl TestReport {
 
     fn subtitle(&self) -> String {
         let rows: Vec<String> = self.outcome.rows.iter().map(|rows| format_count(*rows)).collect();
-        let column_count = |names: &Vec<String>| self.sparse_columns.unwrap_or(names.len()) as u64;
-        let columns: Vec<String> = self.columns.iter().map(|names| format_count(column_count(names))).collect();
+        let sparse_columns = |set: usize| self.sparse_columns.filter(|_| self.sparse_set == Some(set));
+        let sets = self.columns.iter().enumerate();
+        let columns: Vec<String> =
+            sets.map(|(set, names)| format_count(sparse_columns(set).unwrap_or(names.len()) as u64)).collect();
         match &columns[..] {
             [first, second, given] => format!("{} rows, {first} and {second} columns given {given}", rows[0]),
             _ => format!("{} rows, {} columns", rows.join(" and "), columns.join(" and ")),

@@ -4,7 +4,7 @@ use crate::encoding::{FeatureWriter, TimeReader};
 use crate::missing::Missing;
 use crate::select::{Role, SelectedTable};
 use crate::source::BoxedCursor;
-use crate::sparse::MAX_F32_COLUMNS;
+use crate::sparse::{MAX_F32_COLUMNS, SparseShape};
 use crate::text_limit::TextLimit;
 use crate::view::Element;
 use crate::{Error, Float, Result, Scaler, convert::FeatureScaling, row_digests, rows::Label, table::TablePart};
@@ -64,9 +64,9 @@ impl<T: Float> TableRows<T> {
             let text = format!("of {} features", scaler.input_count());
             return Err(Error::Syntax { what: "scaler", text, expected: format!("the table has {d} features") });
         }
-        let too_wide_shape =
-            selected.sparse_shape().filter(|shape| T::ELEMENT == Element::F32 && shape.column_count > MAX_F32_COLUMNS);
-        if let Some(shape) = too_wide_shape {
+        let is_too_wide = |shape: &SparseShape| T::ELEMENT == Element::F32 && shape.column_count > MAX_F32_COLUMNS;
+        let sparse_shape = selected.sparse_features().map(|(_, shape)| shape);
+        if let Some(shape) = sparse_shape.filter(is_too_wide) {
             let expected = format!(
                 "f32 can number at most {MAX_F32_COLUMNS} columns, and these are {}; use `precision` f64",
                 shape.column_count

@@ -124,7 +124,7 @@ pub(crate) fn fit(
     let fitted = run_watched(py, show, |progress| {
         // every process chooses and scores the test rows itself
         let (run, shared_run) = (progress.attach_to(&run), progress.attach_to(&shared_run));
-        let table = shared_run.with_lags(table.reopen_for(&text_options)?, selection.lags.as_ref())?;
+        let table = shared_run.with_lags_of(table.reopen_for(&text_options)?, &selection)?;
         let test_part = job.choose_test_rows(&table, &selection, &run)?;
         let (fit, selection) = without_test_rows(test_part.as_ref(), job.fit.clone(), selection);
         let (fit, selection) = fit.with_default_folds(&table, selection, false, &run)?;

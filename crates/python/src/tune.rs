@@ -93,7 +93,7 @@ pub(crate) fn tune(
     let run = job.run.run(scratch.as_ref())?;
     let (fitted, selection_result, warnings) = run_watched(py, show, |progress| {
         let run = progress.attach_to(&run);
-        let table = run.with_lags(table.reopen_for(&text_options)?, column_selection.lags.as_ref())?;
+        let table = run.with_lags_of(table.reopen_for(&text_options)?, &column_selection)?;
         let test_part = job.choose_test_rows(&table, &column_selection, &run)?;
         let (default_fit, column_selection) = without_test_rows(test_part.as_ref(), default_fit, column_selection);
         let (default_fit, column_selection) = default_fit.with_default_folds(&table, column_selection, true, &run)?;

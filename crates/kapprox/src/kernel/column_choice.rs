@@ -9,10 +9,10 @@
 //! Selecting columns is a linear map of the points. A kernel of mapped points is positive definite
 //! if the kernel itself is.
 
-use super::{Spectrum, embedded::Embedding};
+use super::{Kernel, Spectrum, embedded::Embedding, node::BaseKernel};
 use crate::{Error, Real, Result};
 use kpass::names;
-use std::{collections::HashSet, fmt, sync::Arc};
+use std::{collections::HashSet, fmt, ops::Range, sync::Arc};
 
 /// Columns as an expression writes them and, once they are resolved, their positions.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,6 +42,13 @@ pub(super) struct ColumnIndices {
 impl ColumnSelection {
     pub(super) fn new(selectors: Vec<ColumnSelector>) -> Self {
         Self { selectors, indices: None }
+    }
+
+    /// Returns the selection of adjacent features, which `name` names, among `feature_count`
+    /// features.
+    pub(super) fn of_range(name: &str, features: Range<usize>, feature_count: usize) -> Self {
+        let indices = Some(ColumnIndices { input_count: feature_count, indices: features.collect() });
+        Self { selectors: vec![ColumnSelector::NameOrPattern(name.to_string())], indices }
     }
 
     /// Returns the positions of the columns, or `None` before they are resolved.
@@ -163,6 +170,29 @@ impl Embedding for ColumnIndices {
             lengths[column] = spectrum.length_scale(i);
         }
         Some(Spectrum { length_scales: lengths, ..spectrum })
+    }
+}
+
+impl Kernel {
+    /// Returns the expression on sparse rows that are some of the features of each row: `features`
+    /// of all `feature_count`, in the layout of [`kpass::sparse`]. The text of the expression shows
+    /// `name`, the column of the sparse rows.
+    ///
+    /// # Errors
+    /// [`Error::SparseUnsupported`], as for [`resolve_for_rows`](Self::resolve_for_rows).
+    #[doc(hidden)]
+    pub fn on_sparse_rows(
+        &self,
+        name: &str,
+        features: Range<usize>,
+        feature_count: usize,
+        column_count: usize,
+    ) -> Result<Self> {
+        let columns = ColumnSelection::of_range(name, features, feature_count);
+        let mut restrict =
+            |base_kernel: &BaseKernel| Ok(BaseKernel { columns: Some(columns.clone()), ..base_kernel.clone() });
+        let no_names: [&str; 0] = [];
+        self.resolve_for_rows(&no_names, Some(column_count))?.0.map_base_kernels(&mut restrict).map(Self)
     }
 }
 

@@ -86,14 +86,13 @@ impl Kernel {
             if let Some((_, median)) = medians.iter().find(|(known_key, _)| *known_key == key) {
                 return Ok(*median);
             }
+            let is_sparse = base_kernel.sparse_column_count.is_some();
             let median = match (base_kernel.column_indices(), &base_kernel.scale) {
-                (None, None) => {
-                    median_distance(sample, weights, distance_kind, base_kernel.sparse_column_count.is_some())?
-                }
+                (None, None) => median_distance(sample, weights, distance_kind, is_sparse)?,
                 _ => {
                     let columns = base_kernel.select_columns(sample);
                     let inputs = base_kernel.scaled_inputs(columns.as_ref()).unwrap_or(columns);
-                    median_distance(inputs.as_ref(), weights, distance_kind, false)?
+                    median_distance(inputs.as_ref(), weights, distance_kind, is_sparse)?
                 }
             };
             medians.push((key, median));

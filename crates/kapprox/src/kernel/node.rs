@@ -213,14 +213,16 @@ impl BaseKernel {
     }
 
     fn build(&self, text: String) -> Arc<dyn AnyKernel> {
-        if self.sparse_column_count.is_some() {
+        let Some(indices) = self.column_indices() else {
             let kernel = self.build_on_all_columns(text);
-            // kernels without sparse support were rejected when the points were declared sparse
-            return kernel.typed::<f64>().sparse_kernel().unwrap_or(kernel);
-        }
-        let Some(indices) = self.column_indices() else { return self.build_on_all_columns(text) };
+            return match self.sparse_column_count {
+                // kernels without sparse support were rejected when the points were declared sparse
+                Some(_) => kernel.typed::<f64>().sparse_kernel().unwrap_or(kernel),
+                None => kernel,
+            };
+        };
         let unrestricted = Self { columns: None, ..self.clone() };
-        embedded_kernel(text, indices.clone(), unrestricted.build_on_all_columns(unrestricted.to_string()))
+        embedded_kernel(text, indices.clone(), unrestricted.build(unrestricted.to_string()))
     }
 
     /// Returns whether every number is in the range of its parameter. Parsed numbers are in range;

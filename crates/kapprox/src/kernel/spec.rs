@@ -347,8 +347,11 @@ impl Kernel {
                 let row = row_slice(x, i, &mut row_buffer);
                 // the first half of a sparse row contains column numbers, and every domain contains
                 // the omitted zeros
-                let columns =
-                    if base_kernel.sparse_column_count.is_some() { &columns[x.ncols() / 2..] } else { &columns[..] };
+                let columns = if base_kernel.sparse_column_count.is_some() {
+                    &columns[columns.len() / 2..]
+                } else {
+                    &columns[..]
+                };
                 if let Some(&feature) = columns.iter().find(|k| !domain.contains(row[**k].to_f64())) {
                     let (row, value) = (first_row + i as u64, row[feature].to_f64());
                     let (kernel, domain) = (base_kernel.family.name, domain.to_string());

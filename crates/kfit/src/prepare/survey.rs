@@ -276,10 +276,11 @@ fn check_rows(
         return Err(Error::ColumnTooLarge { column, largest: column_moments.min.abs().max(column_moments.max.abs()) });
     }
     let is_constant = |moments: &kstore::statistics::ColumnMoments| moments.is_constant();
-    let names = selected.feature_names().into_iter().zip(&statistics.inputs);
     // empty columns are normal in sparse rows
-    let constant_names = names.filter(|(_, f)| is_constant(f) && selected.sparse_shape().is_none());
-    let constant_names: Vec<String> = constant_names.map(|(name, _)| name).collect();
+    let sparse_features = selected.sparse_features().map_or(0..0, |(features, _)| features);
+    let features = selected.feature_names().into_iter().zip(&statistics.inputs).enumerate();
+    let constant_features = features.filter(|(i, (_, f))| is_constant(f) && !sparse_features.contains(i));
+    let constant_names: Vec<String> = constant_features.map(|(_, (name, _))| name).collect();
     let join_names =
         |names: &[String]| names[..names.len().min(8)].join(", ") + if names.len() > 8 { ", …" } else { "" };
     match &constant_names[..] {

@@ -107,6 +107,13 @@ impl LandmarkSource {
         }
     }
 
+    /// Returns true if a scheme computes distances between rows or means of rows, which sparse rows
+    /// do not support.
+    #[doc(hidden)]
+    pub fn computes_distances(&self) -> bool {
+        self.scheme().is_some_and(|scheme| scheme.cost == SelectionCost::Distances)
+    }
+
     /// Opens the file of the landmarks, which must have the input columns; `text_options` has the
     /// options for text files.
     ///

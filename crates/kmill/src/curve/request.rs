@@ -131,7 +131,8 @@ impl Request {
                 "choose regression or classification",
             ));
         }
-        let supports_sparse = args.methods.iter().flatten().all(Method::supports_sparse);
+        let landmark_method = args.landmarks.map(Method::Scheme);
+        let supports_sparse = args.methods.iter().flatten().chain(&landmark_method).all(Method::supports_sparse);
         let text = job::text_options_for(
             &table_selection(args),
             &args.kernel,
@@ -154,7 +155,7 @@ impl Request {
         };
         let methods = methods(args, &train)?;
         let options = CurveOptions {
-            landmark_scheme: landmark_scheme(args.landmarks, &methods)?,
+            landmark_scheme: landmark_scheme(args.landmarks, &methods, train.sparse_shape().is_some())?,
             methods,
             ranks: kmodel::grids::parse_ranks(&args.ranks)?,
             repeats: args.repeats,
@@ -247,13 +248,21 @@ fn table_selection(args: &CurveArgs) -> Selection {
 }
 
 /// Returns the landmark scheme for maps with landmarks. Rejects `requested_scheme` if no map uses
-/// landmarks.
-fn landmark_scheme(requested_scheme: Option<&'static Scheme>, methods: &[Method]) -> Result<&'static Scheme> {
+/// landmarks, or if it does not support the rows.
+fn landmark_scheme(
+    requested_scheme: Option<&'static Scheme>,
+    methods: &[Method],
+    is_sparse: bool,
+) -> Result<&'static Scheme> {
     let needs_landmarks = |method: &Method| matches!(method, Method::Map(spec) if !spec.is_data_independent());
     match requested_scheme {
         Some(scheme) if !methods.iter().any(needs_landmarks) => {
             let why = "no map among --methods uses landmarks of another scheme";
             Err(Error::option("--landmarks", scheme.name, why, "omit it, or compare a map such as eigen"))
+        }
+        Some(scheme) if is_sparse && !Method::Scheme(scheme).supports_sparse() => {
+            let remedy = "choose rpcholesky, or another scheme";
+            Err(Error::option("--landmarks", scheme.name, "its points are not sparse rows", remedy))
         }
         Some(scheme) => Ok(scheme),
         None => Ok(kapprox::landmark::default_scheme()),

@@ -80,6 +80,7 @@ pub(super) fn compare_with_model(model: &Path, args: &TestArgs, run: &RunSetting
         output: args.output.clone(),
         sample_names: vec!["training rows".to_string(), "new rows".to_string()],
         sparse_columns: None,
+        sparse_set: None,
         columns: vec![predictor.metadata().features.clone()],
         outcome: comparison.outcome,
         permutations: 0,

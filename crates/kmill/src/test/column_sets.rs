@@ -1,13 +1,17 @@
 //! The sets of columns of `kmill test hsic`: the columns A and B, which are tested for dependence,
 //! and the columns C of `--given`, on which a test conditions.
 
-use super::{DEFAULT_PERMUTATIONS, TestArgs, TestSamples, selection};
+use super::{DEFAULT_PERMUTATIONS, TestArgs, TestSamples, check_sparse_rows, sample_selection, selection};
 use crate::args::parse;
 use crate::{Error, Result, open};
 use clap::Args;
 use kapprox::Kernel;
-use ksolve::job::{self, LandmarkSource};
+use ksolve::job::{self, LandmarkSource, Scaling};
 use ksolve::statistic::{Conditioning, DEFAULT_COMPONENTS, TestStatistic, default_given_rank};
+use kstore::encoding::{Categories, Encoding};
+use kstore::schema::Kind;
+use kstore::{SelectedTable, Selection, Table};
+use std::sync::Arc;
 
 /// Options of the columns on which a test conditions.
 #[derive(Debug, Args)]
@@ -51,15 +55,17 @@ impl GivenArgs {
 
 /// Returns the regressions on the columns of `--given`; `None` without the option.
 pub(super) fn conditioning(args: &TestArgs, samples: &TestSamples) -> Result<Option<Conditioning>> {
-    let [_, _, given] = &samples.columns[..] else { return Ok(None) };
+    if samples.columns.len() < 3 {
+        return Ok(None);
+    }
     let kernel = match &args.given.given_kernel {
         Some(kernel) => kernel.clone(),
         None => Kernel::parse(DEFAULT_GIVEN_KERNEL)?,
     };
-    let (names, stored_rows) = (samples.samples[0].feature_names(), samples.samples[0].range());
+    let stored_rows = samples.samples[0].range();
     let default_rank = || default_given_rank(stored_rows.end - stored_rows.start);
     Ok(Some(Conditioning {
-        kernel: kernel.on_columns(given)?.resolve_columns(&names)?,
+        kernel: samples.kernel_on_set(&kernel, 2)?,
         rank: args.given.given_rank.or(args.rank).unwrap_or_else(default_rank),
         lambda: args.given.given_lambda,
         components: args.given.components.unwrap_or(DEFAULT_COMPONENTS),
@@ -84,9 +90,9 @@ pub(super) fn column_sets(args: &TestArgs, job: &job::Run<'_>) -> Result<TestSam
         let why = "permutations of the rows would also destroy the dependence on --given";
         return Err(Error::option("--permutations", args.permutations, why, "omit it"));
     }
-    let (table, _) = open::table(&args.data.paths, &args.data.text.text_options(), &[])?;
+    let table = open_table(args)?;
     let columns_of = |patterns: &[String]| -> Result<Vec<String>> {
-        Ok(table.select(&selection(args, patterns))?.feature_columns())
+        Ok(table.select(&set_selection(args, &table, patterns)?)?.feature_columns())
     };
     let second_columns = columns_of(&args.with)?;
     let given_columns = if args.given.given.is_empty() { Vec::new() } else { columns_of(&args.given.given)? };
@@ -103,9 +109,107 @@ pub(super) fn column_sets(args: &TestArgs, job: &job::Run<'_>) -> Result<TestSam
     }
     let sets: Vec<Vec<String>> =
         [first_columns, second_columns, given_columns].into_iter().filter(|set| !set.is_empty()).collect();
-    let selected = job.resolve_categories(&table.select(&selection(args, &sets.concat()))?)?;
-    let columns = sets.iter().map(|set| selected.features_of(set)).collect::<std::result::Result<_, _>>()?;
-    Ok(TestSamples { samples: vec![selected], columns })
+    let sparse_set = sparse_set(&table, &sets)?;
+    let selected = match sparse_set {
+        Some(sparse_set) => select_next_to_sparse_rows(args, job, &table, &sets, sparse_set)?,
+        None => job.resolve_categories(&table.select(&selection(args, &sets.concat()))?)?,
+    };
+    let columns_of_set = |(i, set): (usize, &Vec<String>)| match sparse_set {
+        Some(sparse_set) if i == sparse_set => Ok(set.clone()),
+        _ => selected.features_of(set),
+    };
+    let columns = sets.iter().enumerate().map(columns_of_set).collect::<std::result::Result<_, _>>()?;
+    Ok(TestSamples { samples: vec![selected], columns, sparse_set })
+}
+
+/// Opens the table. Rows with few nonzeros stay sparse, unless the test does not support them or an
+/// option names single columns of them.
+fn open_table(args: &TestArgs) -> Result<Table> {
+    let dense_options = args.data.text.text_options();
+    let (selection, supports_sparse) = (sparse_selection(args, &[]), check_sparse_rows(args).is_ok());
+    let sparse_options =
+        job::text_options_for(&selection, &args.kernel, args.scale, supports_sparse, dense_options.clone());
+    let (table, _) = open::table(&args.data.paths, &sparse_options, &[])?;
+    let names = [&args.features[..], &args.with, &args.given.given].concat();
+    match table.schema().has_sparse() && table.matching_columns(&names).is_err() {
+        true => Ok(open::table(&args.data.paths, &dense_options, &[])?.0),
+        false => Ok(table),
+    }
+}
+
+fn sparse_selection(args: &TestArgs, features: &[String]) -> Selection {
+    Selection { sparse: true, ..sample_selection(args, features) }
+}
+
+/// Returns the selection of one set of columns. Categories of other sets are omitted, because a
+/// selection adds the columns that it names as categories to the features.
+fn set_selection(args: &TestArgs, table: &Table, patterns: &[String]) -> Result<Selection> {
+    let selection = sparse_selection(args, patterns);
+    let Categories::Named(names) = &selection.categories else { return Ok(selection) };
+    let (mut categories, columns) = (table.matching_columns(names)?, table.matching_columns(patterns)?);
+    categories.retain(|name| columns.contains(name));
+    Ok(Selection { categories: Categories::Named(categories), ..selection })
+}
+
+/// Returns the set of columns that is a column of sparse rows; `None` if all columns are dense.
+fn sparse_set(table: &Table, sets: &[Vec<String>]) -> Result<Option<usize>> {
+    let is_sparse = |name: &String| {
+        table.schema().columns.iter().any(|column| column.name == *name && matches!(column.kind, Kind::Sparse(_)))
+    };
+    let sparse_sets: Vec<usize> = (0..sets.len()).filter(|i| sets[*i].iter().any(is_sparse)).collect();
+    match sparse_sets[..] {
+        [] => Ok(None),
+        [sparse_set] => Ok(Some(sparse_set)),
+        [_, second, ..] => {
+            let why = "its rows are sparse, like another set of columns, and a test supports one such set";
+            let remedy = "write the rows to a .svm file, whose rows are dense columns unless --sparse is set";
+            Err(Error::option(["--features", "--with", "--given"][second], sets[second].join(","), why, remedy))
+        }
+    }
+}
+
+/// Selects a column of sparse rows and the dense columns of all other sets. The features of the
+/// sparse rows come first.
+fn select_next_to_sparse_rows(
+    args: &TestArgs,
+    job: &job::Run<'_>,
+    table: &Table,
+    sets: &[Vec<String>],
+    sparse_set: usize,
+) -> Result<SelectedTable> {
+    check_sparse_rows(args)?;
+    let sparse = table.select(&set_selection(args, table, &sets[sparse_set])?)?;
+    job::scaling_for(args.scale, &sparse)?;
+    let other_sets = sets.iter().enumerate().filter(|(i, _)| *i != sparse_set);
+    let other_columns: Vec<String> = other_sets.flat_map(|(_, set)| set).cloned().collect();
+    let dense = job.resolve_categories(&table.select(&selection(args, &other_columns))?)?;
+    let sparse = job.resolve_categories(&sparse)?;
+    let encodings = [&sparse, &dense].map(|selected| selected.same_features().encoding);
+    let columns = encodings.iter().flatten().flat_map(|encoding| encoding.columns().iter().cloned()).collect();
+    let encoding = Some(Arc::new(Encoding::new(columns)));
+    Ok(table.select(&Selection { encoding, ..open::selection(&args.data, &[], Vec::new()) })?)
+}
+
+/// Returns the scaling of the columns next to sparse rows, whose own scaling weights their entries.
+pub(super) fn scaling_next_to_sparse_rows(scale: Option<Scaling>) -> Scaling {
+    match scale {
+        Some(Scaling::None) => Scaling::None,
+        _ => Scaling::Standard,
+    }
+}
+
+impl TestSamples {
+    /// Returns a kernel on one of the sets of columns.
+    pub(super) fn kernel_on_set(&self, kernel: &Kernel, set: usize) -> Result<Kernel> {
+        let (selected, columns) = (&self.samples[0], &self.columns[set]);
+        let names = selected.feature_names();
+        match selected.sparse_features().filter(|_| self.sparse_set == Some(set)) {
+            Some((features, shape)) => {
+                Ok(kernel.on_sparse_rows(&columns.join(","), features, names.len(), shape.column_count)?)
+            }
+            None => Ok(kernel.clone().on_columns(columns)?.resolve_columns(&names)?),
+        }
+    }
 }
 
 fn check_disjoint(options: [&'static str; 2], [first, second]: [&[String]; 2]) -> Result<()> {

@@ -156,6 +156,7 @@ fn thin_rows_stay_sparse_of_themselves_where_the_fit_takes_them() {
         ("thin.svm", "--missing mean", false),
         ("thin.svm", "--landmarks kmeans", false),
         ("thin.svm", "--kernel distance()", false),
+        ("thin.svm", "--lags y:1 --missing drop", false),
     ] {
         fit(data, options, "model");
         assert_eq!(sparse("model"), stays, "{data} {options}");
@@ -220,11 +221,27 @@ fn what_needs_the_columns_of_rows_refuses_sparse_ones() {
     std::fs::write(at.join("nan.svm"), "1 1:1 2:nan\n".repeat(3)).unwrap();
     ok(at, "fit ridge a.svm --sparse --target y --rank 20 -o ridge.safetensors -q");
     for (line, part) in [
-        ("test hsic a.svm --features x --with y --sparse", "read an svmlight file without --sparse"),
-        ("test hsic a.svm --features y --with x --sparse", "read an svmlight file without --sparse"),
         ("fit lle a.svm --features x --sparse -o m.safetensors", "read an svmlight file without --sparse"),
         ("plot ridge.safetensors b.svm -o p.svg", "the model has sparse rows"),
         ("fit ridge nan.svm --sparse --target y -o m.safetensors", "--missing drop, the only choice for sparse rows"),
+        // before the weights of the entries are learned, which needs a pass
+        ("fit ridge nan.svm --sparse --target y --scale tf-idf --metric learn -o m.safetensors", "support a metric"),
+        // before the lags are computed, which would find that y does not increase
+        ("fit ridge a.svm --sparse --target y --lags y:1 --order y -o m.safetensors", "combined with past values"),
+        ("tune any a.svm --sparse --target y --rolling y:3 --order y -o m.safetensors", "combined with past values"),
+        (
+            "curve a.svm --sparse --methods eigen --landmarks kmeans --ranks 10 -o c.csv",
+            "--landmarks kmeans: its points",
+        ),
+        ("test mmd a.svm b.svm --sparse --landmarks kmeans", "--landmarks kmeans: its points are not sparse rows"),
+        ("test mmd a.svm b.svm --sparse --map orthogonal", "--map orthogonal: it does not support sparse rows"),
+        ("test hsic a.svm --with y --sparse --landmarks kmeans", "--landmarks kmeans: its points"),
+        ("test hsic a.svm --with y --sparse --map fourier", "need a map on landmarks; choose nystrom"),
+        ("test hsic a.svm --with y --sparse --map additive", "need a map on landmarks; choose nystrom"),
+        ("test hsic a.svm --with y --sparse --scale standard", "would fill the zeros of sparse rows"),
+        ("test hsic a.svm --with y --sparse --kernel distance()", "distance() does not support sparse rows"),
+        ("test hsic a.svm --with topic --sparse", "\"topic\""),
+        ("test hsic nan.svm --with y --sparse", "--missing drop, the only choice for sparse rows"),
     ] {
         let (code, _, stderr) = kmill(at, line);
         assert!(code == 1 && stderr.contains(part), "{line}: {code} {stderr}");
@@ -312,6 +329,63 @@ fn curves_tests_herding_and_updates_on_sparse_rows_are_the_same_as_on_dense_rows
     close(&update("d", "")["running_mse"], &update("s", "--sparse")["running_mse"], "update");
     let (code, _, stderr) = kmill(at, &format!("{test} --sparse").replace("none", "standard"));
     assert!(code == 1 && stderr.contains("would fill the zeros of sparse rows"), "{stderr}");
+}
+
+#[test]
+fn independence_of_sparse_rows_and_columns_is_the_same_as_for_dense_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    tables(at);
+    let convert = "convert a.svm --width 60 --lags y:1 --rows 1.. -q";
+    ok(at, &format!("{convert} -o dense.parquet"));
+    ok(at, &format!("{convert} --sparse -o sparse.parquet"));
+    let options = "--rank 30 --precision f64 --json -q";
+    for (test, figures) in [
+        ("--with y --features x* --scale none", "biased unbiased alignment"),
+        ("--with y --features x* --scale none --categories y --kernel laplacian(sigma=8)", "biased alignment"),
+        ("--with y --features x* --scale none --kernel chi_squared(sigma=8) --with-kernel linear()", "biased"),
+        ("--with y --features x* --scale none --kernel polynomial(degree=2,gamma=1/d,c0=1)", "biased unbiased"),
+        ("--with x* --features y,y_lag1 --scale none --kernel gaussian(sigma=2)", "biased unbiased alignment"),
+        ("--with y --features x* --given y_lag1 --scale none", "biased correlation"),
+        ("--with y --features y_lag1 --given x* --given-rank 40 --scale none", "biased correlation"),
+    ] {
+        let [dense, sparse] =
+            ["dense", "sparse"].map(|name| ok(at, &format!("test hsic {name}.parquet {test} {options}")));
+        for figure in figures.split(' ') {
+            let [one, other] = [&dense, &sparse].map(|report| report[figure].as_f64().unwrap());
+            assert!(one.abs() > 1e-9 && (one - other).abs() <= 1e-8 * one.abs(), "{test}: {figure} {one} {other}");
+        }
+        for name in ["permutation", "spectrum", "gamma"] {
+            let [one, other] = [&dense, &sparse].map(|report| report["p_values"][name].as_f64());
+            assert!(one == other || (one.unwrap() - other.unwrap()).abs() <= 1e-8, "{test}: {name} {one:?} {other:?}");
+        }
+        assert_eq!(sparse["sparse_columns"], 60, "{sparse}");
+        let kernels = sparse["kernels"].as_array().unwrap();
+        assert!(kernels.iter().any(|kernel| kernel.as_str().unwrap().contains("on=x")), "{sparse}");
+    }
+    // the words depend on the class, and the class before does not depend on the words
+    let p_value = |report: &serde_json::Value| report["p_values"]["permutation"].as_f64().unwrap();
+    let hsic = "test hsic sparse.parquet --features x --kernel linear() --rank 40 --json -q";
+    let dependent = ok(at, &format!("{hsic} --with y --scale tf-idf --threads 1 --memory 64MiB"));
+    assert!(p_value(&dependent) < 0.002, "{dependent}");
+    assert_eq!(dependent["columns"], serde_json::json!([["x"], ["y"]]));
+    assert!(p_value(&ok(at, &format!("{hsic} --with y_lag1 --scale tf-idf"))) > 0.02);
+    let again = ok(at, &format!("{hsic} --with y --scale tf-idf --threads 3"));
+    assert_eq!((&again["biased"], &again["p_values"]), (&dependent["biased"], &dependent["p_values"]));
+    ok(at, "test hsic sparse.parquet --with y --features x --rank 10 --permutations 9 --report p.html --json -q");
+    let page = std::fs::read_to_string(at.join("p.html")).unwrap();
+    assert!(page.contains("399 rows, 60 and 1 columns"), "{page}");
+    // wide rows stay sparse, unless the test needs their columns
+    std::fs::write(at.join("thin.svm"), text_of_width_2000()).unwrap();
+    let thin = |test: &str| ok(at, &format!("test hsic thin.svm {test} --rank 20 --permutations 9 --json -q"));
+    assert_eq!(thin("--with y")["sparse_columns"], 2000);
+    for test in ["--with y --features x3,x4", "--with y --map fourier", "--with y --scale standard --rows ..50"] {
+        assert!(thin(test)["sparse_columns"].is_null(), "{test}");
+    }
+}
+
+fn text_of_width_2000() -> String {
+    text(ROWS, 1, 12).replace('\n', " 2000:1\n")
 }
 
 /// Decision values of scikit-learn 1.9.1, `SVC(C=0.5, gamma=0.1, tol=1e-12)`, on rows of ones.

@@ -279,6 +279,9 @@ fn dependence_of_columns_given_others() {
     );
     assert_eq!((&few["ranks"][0], &few["ranks"][2]), (&40.into(), &20.into()), "{few}");
     assert_eq!((&few["components"][0], &few["lambdas"][0]), (&3.into(), &0.01.into()), "{few}");
+    // a category of --with is not a column of --features
+    let category = ok(at, &format!("test hsic t.csv --features a --with kind --categories kind {options}"));
+    assert_eq!(category["columns"], serde_json::json!([["a"], ["kind=down", "kind=up"]]));
     // by default the first columns are all others
     let rest = ok(at, &format!("test hsic t.csv --with d --given c {options}"));
     assert_eq!(rest["columns"][0].as_array().unwrap().len(), 5, "{rest}");

@@ -6,7 +6,7 @@ use super::categories::TEXT_COPIES;
 use crate::Result;
 use kstore::budget::MemoryTerm;
 use kstore::pass::lanes::{self, LaneMemory, TILE_ROWS};
-use kstore::{FutureRows, LagPass, Lags, MemoryPlan, TILE_TEXT_BYTES, Table, TextLimit, Workers};
+use kstore::{FutureRows, LagPass, Lags, MemoryPlan, Selection, TILE_TEXT_BYTES, Table, TextLimit, Workers};
 
 const REMEDY: &str = "name fewer `lags`";
 
@@ -24,6 +24,17 @@ impl Run<'_> {
             Some(lags) => Ok(self.compute_lags(&table, lags, &[])?.0),
             None => Ok(table),
         }
+    }
+
+    /// Returns the table with the lags of a selection, as [`Run::with_lags`] does.
+    ///
+    /// # Errors
+    /// Before the pass, if sparse rows are features next to the lags; the errors of
+    /// [`Run::with_lags`].
+    #[doc(hidden)]
+    pub fn with_lags_of(&self, table: Table, selection: &Selection) -> Result<Table> {
+        table.check_lagged_features(selection)?;
+        self.with_lags(table, selection.lags.as_ref())
     }
 
     /// Returns the table with the columns of `lags`, and the rows of a forecast of `targets`.

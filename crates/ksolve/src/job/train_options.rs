@@ -148,19 +148,33 @@ impl Fit {
     /// unless a step of the fit computes with columns, fills zeros or handles missing values.
     #[doc(hidden)]
     pub fn text_options_for(&self, selection: &Selection, options: TextOptions) -> TextOptions {
-        let supports_sparse = self.parsed_options().is_ok_and(|parsed| self.check_sparse(parsed.properties()).is_ok());
+        let supports_sparse = selection.lags.is_none()
+            && self.parsed_options().is_ok_and(|parsed| self.check_sparse(parsed.properties()).is_ok());
         sparse_rows::text_options_for(selection, &self.kernel, self.scaling, supports_sparse, options)
+    }
+
+    /// Rejects options that do not support the selected rows if they are sparse. No row is read.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for the option; a kernel that does not support sparse rows.
+    #[doc(hidden)]
+    pub fn check_sparse_rows(&self, selected: &SelectedTable) -> Result<()> {
+        if selected.sparse_shape().is_none() {
+            return Ok(());
+        }
+        sparse_rows::scaling_for(self.scaling, selected)?;
+        self.check_sparse(self.parsed_options()?.properties())?;
+        sparse_rows::kernel_for(&self.kernel, selected).map(drop)
     }
 
     /// Rejects options that compute with the columns of sparse rows.
     fn check_sparse(&self, properties: SolverProperties) -> Result<()> {
         let reject = |option, value: &dyn std::fmt::Display, why| Err(Error::option(option, value, why));
-        let distance_landmarks = self
-            .landmarks
-            .as_ref()
-            .filter(|landmarks| landmarks.scheme().is_some_and(|scheme| scheme.cost == SelectionCost::Distances));
-        if self.metric != MetricSource::None {
-            return Err(sparse_rows::metric_error(&self.metric));
+        let distance_landmarks = self.landmarks.as_ref().filter(|landmarks| landmarks.computes_distances());
+        match &self.metric {
+            MetricSource::None => {}
+            MetricSource::File(path) => return Err(sparse_rows::metric_error(&path.display())),
+            metric => return Err(sparse_rows::metric_error(metric)),
         }
         if !self.map.family().supports_sparse {
             return reject("map", &self.map, "it does not support sparse rows; use nystrom, fourier, or exact");

@@ -2,12 +2,13 @@
 
 use super::expand::{CategoryValue, category_value};
 use super::grams::{NGrams, TextUnits};
-use super::{ColumnEncoding, EncodedColumn, MAX_CATEGORIES};
+use super::{ColumnEncoding, EncodedColumn, Encoding, MAX_CATEGORIES};
 use crate::Float;
 use crate::sparse::{MAX_COLUMNS, SparseRows, SparseShape};
 use crate::view::{ColumnView, RowIndices, Values};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
+use std::ops::Range;
 
 /// Weighting of the entries of sparse rows. Zeros stay zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -181,12 +182,25 @@ impl EntryColumns {
     ) -> bool {
         let (mut row, mut all_finite) = (EntryRowBuffer::default(), true);
         for (i, out) in out.chunks_exact_mut(d).enumerate() {
-            if !(self.collect_row(views, row_indices.get(i), allow_missing, &mut row) && row.rows().pack(0, out)) {
-                out[0] = T::from_f64(f64::NAN);
-                all_finite = false;
-            }
+            all_finite &= self.write_row(views, row_indices.get(i), allow_missing, &mut row, out);
         }
         all_finite
+    }
+
+    /// Writes one row of a chunk, as [`EntryColumns::write_rows`] does.
+    pub(crate) fn write_row<T: Float>(
+        &self,
+        views: &[ColumnView<'_>],
+        chunk_row: usize,
+        allow_missing: bool,
+        row: &mut EntryRowBuffer,
+        out: &mut [T],
+    ) -> bool {
+        let is_finite = self.collect_row(views, chunk_row, allow_missing, row) && row.rows().pack(0, out);
+        if !is_finite {
+            out[0] = T::from_f64(f64::NAN);
+        }
+        is_finite
     }
 
     /// Collects the entries of a row. Returns false if a value is missing. With `allow_missing`, a
@@ -291,11 +305,28 @@ impl EntryRowBuffer {
     }
 }
 
+/// Returns the shape of the sparse rows of a column; `None` for other columns.
 fn sparse_shape_of(column: &EncodedColumn) -> Option<SparseShape> {
     match &column.encoding {
         ColumnEncoding::Sparse(shape) => Some(*shape),
         ColumnEncoding::Entries(entries) => Some(entries.shape).filter(|_| !entries.is_dense),
         _ => None,
+    }
+}
+
+impl Encoding {
+    /// Returns the features that hold sparse rows, and the shape of these rows: all features, or
+    /// the features of one column next to features of other columns.
+    pub fn sparse_features(&self) -> Option<(Range<usize>, SparseShape)> {
+        if let Some(shape) = self.sparse_shape() {
+            return Some((0..self.feature_count(), shape));
+        }
+        let mut first_feature = 0;
+        self.columns().iter().find_map(|column| {
+            let features = first_feature..first_feature + column.feature_count();
+            first_feature = features.end;
+            Some((features, sparse_shape_of(column)?))
+        })
     }
 }
 

@@ -31,7 +31,9 @@ enum Lookup {
     /// Index of each value in the effects, by the digest of its text.
     Effects(HashMap<u64, u32>, Effects),
     DenseEntries(Box<EntryColumn>),
-    /// Nothing: sparse rows are computed by `EntryColumns`.
+    /// Sparse rows next to features of other columns.
+    SparseRows(EntryColumns),
+    /// Nothing: all columns produce entries of the same sparse rows (`Lookups::entry_columns`).
     None,
 }
 
@@ -80,6 +82,7 @@ impl Dictionary {
 
 impl Lookups {
     pub(crate) fn new<'a>(encoding: Encoding, kinds: impl Iterator<Item = &'a Kind>) -> Self {
+        let entry_columns = EntryColumns::new(encoding.columns());
         let column_lookup = |(column, kind): (&EncodedColumn, &Kind)| match &column.encoding {
             ColumnEncoding::Number => Lookup::Number,
             ColumnEncoding::Values(values) => Lookup::Values(Dictionary::new(values)),
@@ -94,7 +97,10 @@ impl Lookups {
             ColumnEncoding::Entries(entries) if entries.is_dense() => {
                 Lookup::DenseEntries(Box::new(EntryColumn::new(column, 0)))
             }
-            ColumnEncoding::Sparse(_) | ColumnEncoding::Entries(_) => Lookup::None,
+            ColumnEncoding::Sparse(_) | ColumnEncoding::Entries(_) if entry_columns.is_some() => Lookup::None,
+            ColumnEncoding::Sparse(_) | ColumnEncoding::Entries(_) => {
+                EntryColumns::new(std::slice::from_ref(column)).map_or(Lookup::None, Lookup::SparseRows)
+            }
         };
         let column_lookups = encoding.columns().iter().zip(kinds).map(column_lookup).collect();
         let mut first_features = Vec::with_capacity(encoding.columns().len());
@@ -103,7 +109,6 @@ impl Lookups {
             first_features.push(next_feature);
             next_feature += column.feature_count();
         }
-        let entry_columns = EntryColumns::new(encoding.columns());
         Self { feature_names: encoding.feature_names(), column_lookups, first_features, entry_columns, encoding }
     }
 
@@ -203,6 +208,12 @@ impl<T: Float> FeatureWriter<T> {
                             }),
                             None => row[*first_feature] = T::from_f64(f64::NAN),
                         }
+                        continue;
+                    }
+                    Lookup::SparseRows(entry_columns) => {
+                        let features = *first_feature..first_feature + column.encoding.feature_count();
+                        let (views, out) = (std::slice::from_ref(view), &mut row[features]);
+                        entry_columns.write_row(views, chunk_row, self.allow_missing, &mut entries, out);
                         continue;
                     }
                     _ if is_missing(view, chunk_row) => {

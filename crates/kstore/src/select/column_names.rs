@@ -1,6 +1,6 @@
 //! Resolves names and patterns to columns. A name or pattern after a leading `!` excludes columns.
 
-use super::ColumnRequest;
+use super::{ColumnRequest, Selection};
 use crate::schema::{Kind, Schema};
 use crate::{Error, Result, table::Table};
 use std::collections::{HashMap, HashSet};
@@ -62,6 +62,40 @@ impl Table {
             .filter(|index| excluded_or_seen.insert(*index))
             .map(|at| columns[at].name.clone())
             .collect())
+    }
+
+    /// Rejects lags of a selection whose features include sparse rows, before lags are computed.
+    ///
+    /// # Errors
+    /// [`Error::WrongType`] for the column of sparse rows; a pattern that matches no column.
+    #[doc(hidden)]
+    pub fn check_lagged_features(&self, selection: &Selection) -> Result<()> {
+        if selection.lags.is_none() || !self.schema().has_sparse() {
+            return Ok(());
+        }
+        // names of lags match no column yet
+        let exists = |text: &&String| self.matching_columns(std::slice::from_ref(*text)).is_ok();
+        let existing: Vec<String> = selection.features.iter().filter(exists).cloned().collect();
+        let names = match existing.is_empty() && selection.features.is_empty() {
+            true => self.schema().columns.iter().map(|column| column.name.clone()).collect(),
+            false if existing.is_empty() => Vec::new(),
+            false => self.matching_columns(&existing)?,
+        };
+        let is_feature = |column: &usize| {
+            let name = &self.schema().columns[*column].name;
+            self.schema().sparse_shape(*column).is_some() && names.contains(name) && !selection.keep.contains(name)
+        };
+        match (0..self.schema().columns.len()).find(is_feature) {
+            Some(column) => {
+                let name = &self.schema().columns[column].name;
+                let expected = format!(
+                    "sparse rows cannot be combined with past values; leave out `lags` and `rolling`, exclude {name:?} \
+                     (`features`), or read an svmlight file without `sparse`"
+                );
+                Err(self.wrong_type_error(column, &expected))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Returns the columns of a name, of a list column, or of a pattern.

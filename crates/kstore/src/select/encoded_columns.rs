@@ -5,6 +5,7 @@ use crate::encoding::{Categories, ColumnEncoding, Encoding, Entries, Lookups, We
 use crate::missing::Missing;
 use crate::sparse::SparseShape;
 use crate::{Error, Result, Scaler};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -42,6 +43,13 @@ impl SelectedTable {
     #[doc(hidden)]
     pub fn sparse_shape(&self) -> Option<SparseShape> {
         self.encoding()?.sparse_shape()
+    }
+
+    /// Returns the features that hold sparse rows, and the shape of these rows: all features, or
+    /// the features of one column next to features of other columns.
+    #[doc(hidden)]
+    pub fn sparse_features(&self) -> Option<(Range<usize>, SparseShape)> {
+        self.encoding()?.sparse_features()
     }
 
     /// Returns the selection with room for sparse rows of this shape. Other rows are unchanged.

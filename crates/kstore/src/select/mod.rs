@@ -338,7 +338,7 @@ impl Table {
         if let Some(column) = (0..columns.len())
             .find(|i| has_no_role(i) && self.schema().sparse_shape(*i).is_some() && !is_default_feature(i))
         {
-            let expected = "only fit, tune, plan, prepare, stats, features, predict, evaluate, curve, herd, plot and test mmd read sparse rows; for other subcommands select other `features`, or do not set `sparse`";
+            let expected = "only fit, tune, plan, prepare, stats, features, predict, evaluate, curve, herd, plot and test read sparse rows; for other subcommands select other `features`, or do not set `sparse`";
             return Err(self.wrong_type_error(column, expected));
         }
         if features.is_empty() {
