@@ -64,7 +64,7 @@ impl Link {
         score.is_finite().then_some(score)
     }
 
-    /// Writes the log odds ln(p / (1 − p)) of the probability p of each of several classes to `out`.
+    /// Writes the log odds ln(p / (1 − p)) of the probability p of each class to `out`.
     /// They order rows like the probabilities, and also distinguish probabilities that round to 1.
     pub(crate) fn log_odds(&self, scores: &[f64], out: &mut Vec<f64>) {
         self.log_probabilities(scores, out);

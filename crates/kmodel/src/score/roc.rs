@@ -97,7 +97,7 @@ impl RankedScores {
         2 * size_of::<ScoredRow>() * rows + (size_of::<ClassWeights>() << bin_bits)
     }
 
-    /// Returns the memory in bytes of the sorted copy and of a score and two weights per row or bin.
+    /// Returns the bytes of the sorted copy, and of a score and two weights per row or bin.
     fn ranking_bytes(rows: usize, bin_bits: u32) -> usize {
         let ranked_bytes = size_of::<f64>() + size_of::<ClassWeights>();
         (size_of::<ScoredRow>() + ranked_bytes) * rows + (ranked_bytes << bin_bits)
