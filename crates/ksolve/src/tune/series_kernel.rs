@@ -34,20 +34,19 @@ pub(super) const FORM: &str = "half diagonal";
 
 impl<T: Real> Trials<T> {
     /// Returns these kernels; none if the rows are not a series, or if the search learned no
-    /// metric. Kernels without a length scale for each feature are left out. For classes, which
-    /// several solvers learn with several parameters, only the best kernel is returned.
+    /// metric. Kernels without a length scale for each feature are left out. There are none for
+    /// classes: every trial would learn a metric, and several solvers try several parameters.
     pub(super) fn series_kernels(
         &self,
         kernels: &[Kernel],
         search_result: &KernelSearchResult,
         seed: u64,
     ) -> Result<Vec<Kernel>> {
-        let metric = search_result.metric.as_ref().filter(|_| search_result.target_correlation.is_some());
+        let is_series = search_result.target_correlation.is_some() && search_result.classes == 0;
+        let metric = search_result.metric.as_ref().filter(|_| is_series);
         let Some(metric) = metric.filter(|metric| metric.input_count() <= MAX_FEATURES) else { return Ok(Vec::new()) };
         let (factors, sample) = (diagonal_factors(metric), self.sample());
         let sample_after_metric = apply_metric(&sample, &Metric::diagonal(factors.clone())?);
-        let kernels =
-            if search_result.classes == 0 { kernels } else { std::slice::from_ref(&search_result.requested_kernel) };
         let mut series_kernels = Vec::new();
         for kernel in kernels {
             let with_metric = resolve_length_scale(kernel, &sample_after_metric, seed)?;
