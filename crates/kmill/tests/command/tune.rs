@@ -333,6 +333,12 @@ fn a_series_is_cut_into_blocks() {
     assert!(!stderr.contains("integer values"), "{stderr}");
     let random = ok(at, &format!("{line} --folds 5"));
     assert_eq!((&random["folds"], &random["fit"]["folds"]), (&"5".into(), &"5".into()));
+    // a trend may also be the order of the table, so folds stay random, with a warning
+    let rows: String =
+        (0..1200).map(|i| format!("{},{}\n", (i * 389) % 1009, (i as f64 / 40.0).sin() + i as f64 / 100.0)).collect();
+    std::fs::write(at.join("t.csv"), format!("x,y\n{rows}")).unwrap();
+    let (_, trend, stderr) = kmill(at, line);
+    assert!(trend["folds"] == "5" && stderr.contains("random folds underestimate the error on new rows"), "{stderr}");
 }
 
 #[test]
