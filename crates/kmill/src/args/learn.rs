@@ -63,8 +63,8 @@ fn map_help() -> String {
 pub(crate) struct MapArgs {
     /// Scaling learned from the training rows and stored in the model: standard, minmax, robust
     /// (for outliers), asinh (for long tails), quantile (by rank) or none; for sparse rows and
-    /// texts: tf-idf, unit, maxabs or none [default: standard; tune also tries asinh and quantile;
-    /// sparse rows: none; texts: tf-idf]
+    /// texts: tf-idf, unit, maxabs or none [default: standard; tune also tries asinh and quantile,
+    /// and none for features of one range; sparse rows: none; texts: tf-idf]
     #[arg(long, value_parser = parse::word::<Scaling>, value_name = "SCALE")]
     pub(crate) scale: Option<Scaling>,
     /// Predict new rows with values outside the training range as they are, instead of clipped to

@@ -78,6 +78,9 @@ pub struct TuneReport {
     /// otherwise `None`.
     #[serde(rename = "alike", skip_serializing_if = "Option::is_none")]
     pub target_correlation: Option<f64>,
+    /// True if the scalings were compared by kernels without a metric.
+    #[serde(skip)]
+    pub has_optimistic_metrics: bool,
     /// Error of the winner on random rows; `None` if `target_correlation` is `None`.
     #[serde(rename = "at_random", skip_serializing_if = "Option::is_none")]
     pub random_fold_score: Option<HeldOutScore>,
@@ -191,6 +194,7 @@ impl TuneReport {
                 .filter(|shift| shift.is_matched_by(&search_result.folds))
                 .map(|shift| shift.to_string()),
             target_correlation: search_result.target_correlation,
+            has_optimistic_metrics: search_result.has_optimistic_metrics,
             random_fold_score,
             shift_scores,
             measure,

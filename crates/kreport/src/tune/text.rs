@@ -208,8 +208,13 @@ impl TuneReport {
             |row: &&TuneRow| score(row).zip(winner_row.and_then(score)).is_some_and(|(other, least)| other < least);
         // among the kernels of one scaling, the lowest error wins
         let better_row = self.rows.iter().find(|row| row.scale != self.scale && is_lower(row));
-        let scaling_reason = better_row.map(|row| {
-            format!("scaling {} is chosen only if its error is 5 % lower than that of {}", row.scale, self.scale)
+        let scaling_reason = better_row.map(|row| match self.has_optimistic_metrics {
+            true => "scalings are compared by kernels without a metric: on so few rows, the errors of metrics are \
+                     too small"
+                .to_string(),
+            false => {
+                format!("scaling {} is chosen only if its error is 5 % lower than that of {}", row.scale, self.scale)
+            }
         });
         let contender_reasons =
             self.contenders.iter().filter(|contender| contender.chosen).filter_map(|contender| contender.why.clone());

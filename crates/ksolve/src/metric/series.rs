@@ -112,7 +112,8 @@ fn target_correlation<T: Real>(source: &dyn RowSource<T>, targets: &Targets) -> 
     Ok(correlation.filter(|correlation| *correlation > MIN_CORRELATION))
 }
 
-/// Returns the fraction of the targets' variance that lies between the means of folds.
+/// Returns the fraction of the targets' variance that lies between the means of folds, divided by
+/// the largest fraction that is possible for classes.
 fn variance_between_folds<T: Real>(sample: &MemoryRows<T>, folds: &Folds, targets: &Targets) -> Result<f64> {
     let (t, k) = (targets.count(), folds.count());
     let (mut target_sums, mut fold_sizes, mut square_sum) = (vec![0.0; k * t], vec![0.0; k], 0.0);
@@ -134,14 +135,27 @@ fn variance_between_folds<T: Real>(sample: &MemoryRows<T>, folds: &Folds, target
         let fold_square = |fold: usize| target_sums[fold * t + j].powi(2) / f64::max(fold_sizes[fold], 1.0);
         between_squares += (0..k).map(fold_square).sum::<f64>() - n * mean * mean;
     }
-    Ok(if total_squares > 0.0 { between_squares / total_squares } else { 0.0 })
+    if total_squares <= 0.0 {
+        return Ok(0.0);
+    }
+    // the codes are ±1, so Σ_j variance_j/4 = 1 − Σ_j p_j² for classes of fractions p_j. If the rows
+    // are sorted by class and a fold has several classes, (k − 1) Σ_j p_j² lies between the k folds
+    let largest_fraction = match targets {
+        Targets::Classes(_) if t > 1 => {
+            let variance = total_squares / (4.0 * n);
+            ((k as f64 - 1.0) * (1.0 - variance) / variance).min(1.0)
+        }
+        _ => 1.0,
+    };
+    Ok(between_squares / total_squares / largest_fraction)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kstore::MemoryRows;
+    use crate::Classes;
     use kstore::key::{Purpose, Stream};
+    use kstore::{Label, MemoryRows};
 
     #[test]
     fn a_series_is_distinguished_from_shuffled_rows() {
@@ -171,5 +185,27 @@ mod tests {
         assert!((fraction((0..6000).map(f64::from).collect()) - 35.0 / 36.0).abs() < 1e-6);
         assert!(fraction((0..6000).map(|i| (f64::from(i) / 30.0).sin()).collect()) < 0.01);
         assert_eq!(fraction(vec![3.0; 600]), 0.0);
+    }
+
+    #[test]
+    fn a_table_that_is_sorted_by_class_is_distinguished_from_a_series() {
+        let class_count = 24;
+        let labels: Vec<Label> = (0..class_count).map(|i| Label::Int(i.into())).collect();
+        let targets = Targets::Classes(Classes::new(labels.clone()).unwrap());
+        let fraction = |class_of: &dyn Fn(u32) -> u32| {
+            let codes: Vec<u32> = (0..2_400).map(class_of).collect();
+            let rows = MemoryRows::new(vec![0.0f32; codes.len()], 1).unwrap();
+            let rows = rows.with_classes(codes, labels.clone().into()).unwrap();
+            let folds = Folds::new(&FoldSpec::Blocks(BLOCK_COUNT), 0, 0..2_400, &[]).unwrap();
+            variance_between_folds(&rows, &folds, &targets).unwrap()
+        };
+        // 100 rows of each class, one class after the other, so that each block has four classes
+        // (with codes, the blocks explain only 5/23 of the variance)
+        assert!((fraction(&|i| i / 100) - 1.0).abs() < 1e-12);
+        // six subjects, each with ten rows of each class in turn
+        assert!(fraction(&|i| i / 10 % class_count) < 0.05);
+        // half of the classes are sorted
+        let half = fraction(&|i| if i % 2 == 0 { i / 200 } else { 12 + i / 10 % 12 });
+        assert!((0.3..0.6).contains(&half), "{half}");
     }
 }

@@ -40,7 +40,8 @@ pub struct FixedParts {
 /// * if a metric is learned, the **landmarks** are uniform: a learned metric leaves few directions,
 ///   so schemes that minimise the kernel residual take longer and predict no better;
 /// * the **scalings** asinh and quantile are tried in addition to standard scaling if a metric is
-///   learned and `score` is cv;
+///   learned and `score` is cv, and no scaling if most features have the same range, such as
+///   pixels;
 /// * **missing values** become an indicator feature;
 /// * with a **time** limit, the fit uses the exact kernel if this fit is predicted to finish in
 ///   time, otherwise the largest rank whose fit is predicted to finish in time.
@@ -335,7 +336,8 @@ impl Tune {
             && !self.fixed.scaling
             && self.score == Score::Cv
             && !base.requested_map().is_data_independent();
-        let scalings: &[Scaling] = if tries_scalings { &[Scaling::Asinh, Scaling::Quantile] } else { &[] };
+        let scalings: &[Scaling] =
+            if tries_scalings { &[Scaling::Asinh, Scaling::Quantile, Scaling::None] } else { &[] };
         let allows_exact = self.time_limit.is_some() && !self.fixed.landmarks;
         ModelSelection {
             solver: &self.solver,

@@ -22,9 +22,9 @@ const ONE_VS_ONE_CLASSES: RangeInclusive<usize> = 3..=10;
 /// Returns the contenders after a search: `solver`, or for [`ANY_SOLVER`] every solver of the task.
 /// If the fit does not set the regularisation parameter, each solver competes with several
 /// parameters. Each contender uses the learned metric; for [`ANY_SOLVER`], a copy of each contender
-/// competes without the metric. If there are `series_kernels`, each of them competes too, and the
-/// trials learn the metric again without their fold: a metric that was learned on all folds tells
-/// too small errors on other blocks of a series.
+/// competes without the metric. If there are `series_kernels`, each of them competes too. Then, and
+/// for few rows with classes, the trials learn the metric again without their fold: a metric that
+/// was learned on all folds tells too small errors on other blocks of a series, and on few rows.
 pub(super) fn contenders(
     solver: &str,
     base: &Fit,
@@ -37,8 +37,8 @@ pub(super) fn contenders(
         .filter(|_| search_result.metric.is_some() && solver == ANY_SOLVER)
         .map(Kernel::parse);
     let plain_candidate = plain_kernel.transpose()?.map(|kernel| (kernel, MetricSource::None, "none"));
-    let relearned_form: Option<MetricForm> =
-        if series_kernels.is_empty() { None } else { search_result.form.parse().ok() };
+    let is_relearned = !series_kernels.is_empty() || search_result.has_optimistic_metrics;
+    let relearned_form: Option<MetricForm> = search_result.form.parse().ok().filter(|_| is_relearned);
     let series_candidates = series_kernels.into_iter().map(|kernel| (kernel, MetricSource::None, series_kernel::FORM));
     let best_candidate = (search_result.kernel.clone(), search_result.metric_source(), search_result.form.as_str());
     let kernels: Vec<_> = plain_candidate.into_iter().chain(series_candidates).chain([best_candidate]).collect();
@@ -134,7 +134,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn in_a_series_trials_learn_the_metric_again() {
+    fn trials_of_few_rows_or_a_series_learn_the_metric_again() {
         let [kernel, half] = ["gaussian(sigma=2)", "0.5*gaussian(sigma=[1, 2]) + 0.5*gaussian(sigma=3)"]
             .map(|text| Kernel::parse(text).unwrap());
         let search_result = KernelSearchResult {
@@ -148,15 +148,17 @@ mod tests {
             folds: FoldSpec::Blocks(6),
             target_correlation: Some(0.9),
             classes: 0,
+            has_optimistic_metrics: false,
             learned_rounds: Vec::new(),
             rungs: Vec::new(),
             passes: 3,
             planned_bytes: 0,
         };
-        let of = |series_kernels: Vec<Kernel>| {
+        let of = |series_kernels: Vec<Kernel>, has_optimistic_metrics: bool| {
+            let search_result = KernelSearchResult { has_optimistic_metrics, ..search_result.clone() };
             contenders("ridge", &Fit::ridge(), &search_result, series_kernels, SolverMeasure::Error).unwrap()
         };
-        let [series, learned] = &of(vec![half.clone()])[..] else { panic!("expected two contenders") };
+        let [series, learned] = &of(vec![half.clone()], false)[..] else { panic!("expected two contenders") };
         assert_eq!((series.fit.requested_kernel(), series.fit.metric_source()), (&half, &MetricSource::None));
         assert_eq!((&series.report.kernel[..], &series.report.metric[..]), ("gaussian(sigma=3)", "half diagonal"));
         assert!(series.trial_fit.is_none());
@@ -165,7 +167,10 @@ mod tests {
         assert_eq!(trial_fit.metric_source(), &MetricSource::Learned(MetricForm::Diagonal));
         assert!(trial_fit.requested_kernel().needs_median() && learned.fit.requested_kernel() == &kernel);
         assert_eq!(learned.fit.metric_source(), &search_result.metric_source());
-        let [alone] = &of(Vec::new())[..] else { panic!("expected one contender") };
-        assert!(alone.trial_fit.is_none());
+        let [many_rows] = &of(Vec::new(), false)[..] else { panic!("expected one contender") };
+        assert!(many_rows.trial_fit.is_none());
+        let [few_rows] = &of(Vec::new(), true)[..] else { panic!("expected one contender") };
+        let learning_fit = few_rows.trial_fit.as_ref().unwrap();
+        assert_eq!(learning_fit.metric_source(), &MetricSource::Learned(MetricForm::Diagonal));
     }
 }

@@ -50,7 +50,8 @@ pub(super) struct Contender {
     pub(super) name: String,
     /// Fit at the requested ranks.
     pub(super) fit: Fit,
-    /// Fit of the trials, if it differs: it learns the metric again, from its own training rows.
+    /// Fit that learns the metric for the trials, each from its own training rows; `None` if the
+    /// trials use the metric of `fit`.
     pub(super) trial_fit: Option<Fit>,
     /// Regularisation parameter of this contender; `None` for solvers that compare several
     /// themselves.
@@ -185,6 +186,8 @@ pub(super) struct Contest<'a, T> {
     alive: Vec<usize>,
     /// Number of contenders of `alive` that were tried on the current fold.
     tried_in_round: usize,
+    /// A fold, with the kernel and the metric that were learned from its training rows.
+    learned: Option<(usize, Kernel, MetricSource)>,
 }
 
 impl<'a, T: Real> Contest<'a, T> {
@@ -207,6 +210,7 @@ impl<'a, T: Real> Contest<'a, T> {
             round: 0,
             alive,
             tried_in_round: 0,
+            learned: None,
         }
     }
 
@@ -223,12 +227,14 @@ impl<'a, T: Real> Contest<'a, T> {
 
     /// Tries the next contender, or reads its error from `journal`. A failed fit ranks last.
     pub(super) fn step(&mut self, run: &Run<'_>, journal: &mut SearchJournal<'_>) -> Result<()> {
-        let Some(fold) = self.folds.get(self.round) else { return Ok(()) };
-        let contender = &mut self.contenders[self.alive[self.tried_in_round]];
-        let fit = contender.trial_fit.as_ref().unwrap_or(&contender.fit).clone().with_single_rank(self.max_rank);
-        let may_exceed_memory = contender.trial_fit.is_some();
+        let Some(fold) = self.folds.get(self.round).copied() else { return Ok(()) };
+        let index = self.alive[self.tried_in_round];
+        let may_exceed_memory = self.contenders[index].trial_fit.is_some();
         let outcome = journal.get_or_compute(|| {
-            match self.trials.validation_error(&fit, *fold, self.measure, usize::MAX, run) {
+            let error = self
+                .trial_fit(index, fold, run)
+                .and_then(|fit| self.trials.validation_error(&fit, fold, self.measure, usize::MAX, run));
+            match error {
                 Ok(error) => Ok((Some(error), None)),
                 Err(error)
                     if error.is_interrupted()
@@ -239,6 +245,7 @@ impl<'a, T: Real> Contest<'a, T> {
                 Err(error) => Ok((None, Some(error.to_string()))),
             }
         })?;
+        let contender = &mut self.contenders[index];
         match outcome {
             (Some(error), _) => contender.report.add_error(error),
             (None, problem) => (contender.report.mean, contender.report.problem) = (None, problem),
@@ -250,6 +257,30 @@ impl<'a, T: Real> Contest<'a, T> {
             self.alive.truncate(survivor_count(self.alive.len()));
         }
         Ok(())
+    }
+
+    /// Returns the fit of a trial. If it learns a metric from its training rows, the metric is
+    /// learned once for all contenders with a single lambda. A solver that compares several learns
+    /// the metric itself, because it compares them by metrics that are learned without each fold.
+    fn trial_fit(&mut self, index: usize, fold: usize, run: &Run<'_>) -> Result<Fit> {
+        let Contender { fit, trial_fit, lambda, .. } = &self.contenders[index];
+        let rank = self.max_rank;
+        // the learned kernel would name its columns by the features of the rows in memory
+        let shares = lambda.is_some() && !fit.requested_kernel().restricts_columns();
+        let Some(learning_fit) = trial_fit.as_ref().filter(|_| shares) else {
+            return Ok(trial_fit.as_ref().unwrap_or(fit).clone().with_single_rank(rank));
+        };
+        let fit = fit.clone().with_single_rank(rank);
+        let (kernel, metric) = match &self.learned {
+            Some((learned_fold, kernel, metric)) if *learned_fold == fold => (kernel.clone(), metric.clone()),
+            _ => {
+                let learning_fit = learning_fit.clone().with_single_rank(rank);
+                let (kernel, metric) = self.trials.learned_metric(&learning_fit, fold, run)?;
+                self.learned = Some((fold, kernel.clone(), metric.clone()));
+                (kernel, metric)
+            }
+        };
+        Ok(fit.kernel(kernel).metric(metric))
     }
 
     /// If at least [`MIN_TRIALS`] trials were made and trials are left, ends the contest and

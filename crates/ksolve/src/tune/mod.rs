@@ -46,6 +46,7 @@ mod options;
 mod outer_folds;
 mod refine;
 mod rung;
+mod scalings;
 mod selection_result;
 mod separating_svm;
 mod series_kernel;
@@ -456,6 +457,7 @@ impl<'a, T: Real> KernelSearch<'a, T> {
 
     fn finish_with_rows(mut self) -> (KernelSearchResult, Trials<T>) {
         let requested_kernel = self.requested_kernel();
+        let has_optimistic_metrics = self.has_optimistic_metrics();
         let LearnedMetric { kernel, metric, form, spread, .. } = self.candidates.swap_remove(self.alive[0]);
         let search_result = KernelSearchResult {
             kernel,
@@ -468,6 +470,7 @@ impl<'a, T: Real> KernelSearch<'a, T> {
             folds: self.fold_spec,
             target_correlation: self.target_correlation,
             classes: if let Targets::Classes(classes) = &self.targets { classes.labels().len() } else { 0 },
+            has_optimistic_metrics,
             learned_rounds: self.learned_rounds,
             rungs: self.finished_rungs,
             passes: self.passes,

@@ -326,7 +326,7 @@ impl ModelSelection<'_> {
     /// Returns the search with the scaling of the options. If another scaling reduces the held-out
     /// error below the fraction [`CLEAR_IMPROVEMENT_RATIO`] of the error with this scaling, returns
     /// the search with the other scaling. A nonlinear scaling is not a metric, so rounds of metric
-    /// learning cannot find it.
+    /// learning cannot find it. No scaling is tried only if most features have the same range.
     fn search_scalings<T: Real>(
         &self,
         log: &mut SearchLog<'_>,
@@ -334,7 +334,9 @@ impl ModelSelection<'_> {
     ) -> Result<(KernelSearchResult, Trials<T>)> {
         let resources = self.run.resources();
         let mut best_search = self.search_kernels::<T>(self.options, &resources, log, journal)?;
-        let other_options = self.scalings.iter().map(|scaling| {
+        let has_common_range = best_search.has_common_range();
+        let scalings = self.scalings.iter().filter(|scaling| **scaling != Scaling::None || has_common_range);
+        let other_options = scalings.map(|scaling| {
             let train_options = TrainOptions { scaling: *scaling, ..self.options.train_options.clone() };
             TuneOptions { train_options, kernels: vec![best_search.requested_kernel()], ..self.options.clone() }
         });

@@ -73,19 +73,4 @@ impl<T: Real> KernelSearch<'_, T> {
         self.learned_rounds.extend(rounds);
         Ok(round_count)
     }
-
-    /// Returns the search with the clearly lower error, or `self` without a clear difference.
-    /// The report of the result covers both searches.
-    pub(super) fn or_better(self, other: Self) -> Self {
-        let score = |search: &Self| search.winner().and_then(|entry| entry.score).unwrap_or(f64::INFINITY);
-        let (mut best, other) =
-            if score(&other) < CLEAR_IMPROVEMENT_RATIO * score(&self) { (other, self) } else { (self, other) };
-        let entries = other.finished_rungs.into_iter().flat_map(|rung| rung.entries);
-        if let Some(rung) = best.finished_rungs.last_mut() {
-            rung.entries.extend(entries.map(|entry| RungEntry { kept: false, ..entry }));
-        }
-        best.passes += other.passes;
-        best.planned_bytes = best.planned_bytes.max(other.planned_bytes);
-        best
-    }
 }

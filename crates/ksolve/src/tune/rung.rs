@@ -78,6 +78,11 @@ pub struct KernelSearchResult {
     /// otherwise `None`.
     #[serde(rename = "alike")]
     pub target_correlation: Option<f64>,
+    /// True if the errors of the rounds are far below the errors on new rows, because the metrics
+    /// fit the noise of few rows.
+    #[doc(hidden)]
+    #[serde(skip)]
+    pub has_optimistic_metrics: bool,
     /// Number of classes; 0 for a regression.
     pub classes: usize,
     /// Rounds of metric learning of each kernel.

@@ -3,11 +3,13 @@
 use super::SolverMeasure;
 use crate::job::{Fit, Fitted, Run};
 use crate::metric::select_rows;
+use crate::model::match_precision;
 use crate::predict::{Evaluation, Predictor, RankingScores, RegressionScores};
 use crate::ranking_pairs::{self, Groups};
-use crate::{Error, Folds, Result, Task, folds::FoldRule, folds::FoldSpec, request::Scaling, solver::parameter};
+use crate::request::{MetricSource, Scaling};
+use crate::{AnyModel, Error, Folds, Result, Task, folds::FoldRule, folds::FoldSpec, solver::parameter};
 use faer::Mat;
-use kapprox::{Real, landmark::RowSample};
+use kapprox::{Real, kernel::Kernel, landmark::RowSample};
 use kstore::sparse::SparseShape;
 use kstore::{LabelCodes, MemoryRows, RowBuf, RowSource, SelectedTable, Selection, Table};
 use std::collections::BTreeSet;
@@ -40,6 +42,13 @@ pub(super) struct Trials<T> {
     /// Factor by which the row weights were divided.
     weight_unit: f64,
     has_groups: bool,
+}
+
+/// Names of the columns in the table of a trial that are no features.
+struct TrialColumns {
+    targets: Vec<String>,
+    weight: Option<String>,
+    group: Option<String>,
 }
 
 /// The scores of a model on rows that did not train it: test rows, or the validation rows of a
@@ -235,6 +244,10 @@ impl<T: Real> Trials<T> {
         (0..self.fold_of_row.len()).filter(|position| self.is_search_row(*position)).count()
     }
 
+    pub(super) fn feature_count(&self) -> usize {
+        self.names.len()
+    }
+
     pub(super) fn bytes(&self) -> usize {
         self.rows.bytes() + 8 * (self.fold_of_row.capacity() + self.target_values.capacity())
     }
@@ -330,6 +343,16 @@ impl<T: Real> Trials<T> {
         score.map_or(Ok(f64::INFINITY), |score| score.measure(measure).ok_or_else(undefined_error))
     }
 
+    /// Returns the kernel and the metric that `fit` learns from the training rows of `fold`.
+    pub(super) fn learned_metric(&self, fit: &Fit, fold: usize, run: &Run<'_>) -> Result<(Kernel, MetricSource)> {
+        let training_rows = self.training_rows(fold, usize::MAX);
+        let is_training = |position: usize| training_rows.binary_search(&position).is_ok();
+        let model = self.train(fit, &is_training, run)?.model;
+        let metric = match_precision!(AnyModel: &model, model => model.metric.clone());
+        let metric_source = metric.map_or(MetricSource::None, MetricSource::from_metric);
+        Ok((Kernel::parse(&model.metadata().kernel)?, metric_source))
+    }
+
     /// Trains on at most `max_rows` rows of the other folds, and returns the scores on the rows of
     /// `fold`.
     pub(super) fn validation_score(
@@ -402,41 +425,59 @@ impl<T: Real> Trials<T> {
         test_sets: &[&dyn Fn(usize) -> bool],
         run: &Run<'_>,
     ) -> Result<Vec<HeldOutScore>> {
+        let fitted = self.train(fit, is_training, run)?;
         let stored_bytes = self.bytes();
         let run = &run.clone().memory(run.memory_budget().saturating_sub(stored_bytes));
-        self.fit_and_score_within(fit, is_training, test_sets, run).map_err(|error| error.with_reserved(stored_bytes))
+        self.scores(fitted, fit, test_sets, run).map_err(|error| error.with_reserved(stored_bytes))
     }
 
-    fn fit_and_score_within(
-        &self,
-        fit: &Fit,
-        is_training: &dyn Fn(usize) -> bool,
-        test_sets: &[&dyn Fn(usize) -> bool],
-        run: &Run<'_>,
-    ) -> Result<Vec<HeldOutScore>> {
-        let column_name = |j: usize| if self.column_count == 1 { "y".to_string() } else { format!("y{j}") };
+    /// Trains on the rows whose positions satisfy `is_training`, within the memory that remains
+    /// next to the stored rows.
+    pub(super) fn train(&self, fit: &Fit, is_training: &dyn Fn(usize) -> bool, run: &Run<'_>) -> Result<Fitted> {
         // kernels on sparse rows do not refer to columns
         let fit = match self.sparse_shape {
             None => fit.clone().map_kernels(|kernel| kernel.with_positional_names(&self.names))?,
             Some(_) => fit.clone(),
         };
         let fit = fit.scaling(Scaling::None).with_landmark_scheme();
-        let target_count = self.column_count - usize::from(self.has_weights) - usize::from(self.has_groups);
-        let weight = self.has_weights.then(|| column_name(target_count));
+        let TrialColumns { targets, weight, group } = self.columns(&fit);
         let fit = weight.iter().fold(fit, |fit, weight| fit.set(parameter::WEIGHTS.name, weight));
-        let group = fit.has_option(parameter::GROUP.name).then(|| column_name(self.column_count - 1));
         let fit = group.iter().fold(fit, |fit, group| fit.set(parameter::GROUP.name, group));
         // the table of a trial has no fold column, so default folds replace folds by a column
         let fit = match fit.settings()?.folds(&parameter::FOLDS) {
             Some(folds) if folds.column().is_some() => fit.set(parameter::FOLDS.name, FoldSpec::DEFAULT),
             _ => fit,
         };
-        let targets: Vec<String> = (0..target_count).map(column_name).collect();
         let sparse = self.sparse_shape.is_some();
         let features = vec![if sparse { "x" } else { "x*" }.to_string()];
-        let selection =
-            fit.complete_selection(Selection { features, targets: targets.clone(), sparse, ..Selection::default() })?;
-        let Fitted { model, report, .. } = fit.run(&self.build_table(is_training)?.select(&selection)?, run)?;
+        let selection = fit.complete_selection(Selection { features, targets, sparse, ..Selection::default() })?;
+        let stored_bytes = self.bytes();
+        let run = &run.clone().memory(run.memory_budget().saturating_sub(stored_bytes));
+        let table = self.build_table(is_training)?;
+        fit.run(&table.select(&selection)?, run).map_err(|error| error.with_reserved(stored_bytes))
+    }
+
+    /// Returns the names of the target columns, of the row weight, and of the group if the fit has
+    /// one, in the table of a trial.
+    fn columns(&self, fit: &Fit) -> TrialColumns {
+        let column_name = |j: usize| if self.column_count == 1 { "y".to_string() } else { format!("y{j}") };
+        let target_count = self.column_count - usize::from(self.has_weights) - usize::from(self.has_groups);
+        TrialColumns {
+            targets: (0..target_count).map(column_name).collect(),
+            weight: self.has_weights.then(|| column_name(target_count)),
+            group: fit.has_option(parameter::GROUP.name).then(|| column_name(self.column_count - 1)),
+        }
+    }
+
+    /// Scores each set of rows in `test_sets` by the model of `fit`.
+    fn scores(
+        &self,
+        fitted: Fitted,
+        fit: &Fit,
+        test_sets: &[&dyn Fn(usize) -> bool],
+        run: &Run<'_>,
+    ) -> Result<Vec<HeldOutScore>> {
+        let Fitted { model, report, .. } = fitted;
         let predictor = Predictor::new(model)?;
         let task = fit.task()?;
         let class_target = task == Task::Classification;
@@ -446,8 +487,8 @@ impl<T: Real> Trials<T> {
             Error::option("folds", self.fold_count, why)
         };
         let score = |rows: &&dyn Fn(usize) -> bool| {
-            let (table, targets) = (self.build_table(*rows)?, targets.clone());
-            let (group, weight) = (group.clone(), weight.clone());
+            let TrialColumns { targets, weight, group } = self.columns(fit);
+            let table = self.build_table(*rows)?;
             let selected =
                 predictor.select(&table, Selection { targets, class_target, group, weight, ..Selection::default() })?;
             let (training_rows, lambda, rank) = (report.rows, report.lambda, report.rank);
