@@ -384,6 +384,7 @@ impl Tune {
             .as_ref()
             .map_or_else(|| format!("--map {}", fit.requested_map()), |feasible| feasible.command_options(&fit));
         let fit = if let Some(feasible) = feasible_fit { feasible.apply_to(fit) } else { fit };
-        Ok((fit, Some(format!("--work {} {repeat}", selection_result.work))))
+        let members = selection_result.member_count.map_or(String::new(), |count| format!(" --members {count}"));
+        Ok((fit, Some(format!("--work {} {repeat}{members}", selection_result.work))))
     }
 }

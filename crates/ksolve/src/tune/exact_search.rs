@@ -253,16 +253,15 @@ fn exact_solver(
 }
 
 impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
-    /// Searches for the best exact solver. Returns false if the first trial predicts that the final
-    /// fit exceeds the time.
+    /// Searches for the best exact solver, as far as the time allows further trials. Returns false if
+    /// the first trial predicts that the final fit exceeds the time.
     fn run(&mut self, winner: &Contender, search_result: &KernelSearchResult, lambdas: &[Option<f64>]) -> Result<bool> {
         let kernels = self.kernels(winner, search_result)?;
-        let remaining_trials = lambdas.len() * kernels.len() + MAX_LENGTH_STEPS;
         for candidate in kernels {
             for lambda in lambdas {
                 let is_first = self.best.is_none();
                 self.try_fit(ExactFit { lambda: *lambda, ..candidate.clone() }, 1.0)?;
-                if is_first && !self.is_in_time(remaining_trials)? {
+                if is_first && !self.is_in_time(lambdas.len())? {
                     return Ok(false);
                 }
             }
@@ -341,7 +340,9 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
     /// `max_ratio` times the best error, the fit becomes the best fit, and the function returns
     /// true.
     pub(super) fn try_fit(&mut self, candidate: ExactFit, max_ratio: f64) -> Result<bool> {
-        if self.best.is_some() && self.log.is_late(self.journal)? {
+        // after this trial, the best fit is compared with the winner
+        if self.best.is_some() && (self.log.is_late(self.journal)? || !self.is_in_time(2)?) {
+            self.log.mark_late();
             return Ok(false);
         }
         let error = self.candidate_error(&candidate)?;

@@ -19,6 +19,8 @@ pub(super) struct SearchLog<'a> {
     /// Predicted time after the search. If it is set, the current part may take the whole remaining
     /// time, instead of its fraction of the time.
     pub(super) later_time: Option<Duration>,
+    /// Number of fits in the mean of fits, if the time did not suffice for the requested number.
+    pub(super) member_count: Option<usize>,
 }
 
 /// The number of steps of a part, and the number of steps after which the part exceeded its time.
@@ -39,6 +41,7 @@ impl<'a> SearchLog<'a> {
             part: SearchPart::Search,
             last_duration: Duration::ZERO,
             later_time: None,
+            member_count: None,
         }
     }
 

@@ -48,9 +48,18 @@ struct Candidate {
     aic: f64,
 }
 
+/// Predicted time of a member of the mean after its first stage.
+struct MemberTime {
+    /// Time of its fits.
+    fit_time: Duration,
+    /// Cost of learning it again from the rows of each fit ([`learning_cost`]).
+    learning_cost: f64,
+}
+
 impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
-    /// Learns `kernels`, and tries the mean of the best of them. If the time or the memory does not
-    /// suffice for a further fit, the best exact fit stays.
+    /// Learns `kernels`, and tries the mean of the best of them, of fewer if the time does not suffice
+    /// for the requested number. If the time or the memory does not suffice for a further fit, the
+    /// best exact fit stays.
     /// If `is_series` is true, time and steps for [`ExactSearch::fit_for_neighbours`] are reserved
     /// before further stages of learning.
     pub(super) fn try_kernel_ensemble(&mut self, kernels: &[Kernel], is_series: bool) -> Result<()> {
@@ -65,24 +74,15 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
         }
         let x = Mat::from_fn(sample.len(), sample.d, |i, j| sample.x[i * sample.d + j].to_f64());
         let Some(rows) = SampledRows::new(x.as_ref(), y.as_ref(), &sample.weights)? else { return Ok(()) };
-        let member_count = self.model_selection.options.member_count.min(kernels.len());
         let max_cost = kernels.iter().map(learning_cost).fold(1.0, f64::max);
         let cost = FITS_AFTER_TRIALS_RATIO * self.final_cost.unwrap_or_default() + 1.0;
-        let later_time = fit_time.mul_f64(max_cost * member_count as f64 * cost);
-        // without a prediction of the final fit, it may take any time
-        self.log.later_time = self.final_cost.map(|_| later_time);
         let relearns = positions.len() < MIN_STAGED_ROWS;
-        let relearning_cost = if relearns {
-            RELEARNING_RATIO * (self.folds.len() as f64 + FITS_AFTER_TRIALS) * member_count as f64 * max_cost
-        } else {
-            0.0
-        };
-        let Some(mut members) =
-            self.learn_candidates(kernels, &sample, x.as_ref(), &rows, later_time, relearning_cost)?
-        else {
+        let relearning_cost =
+            if relearns { RELEARNING_RATIO * (self.folds.len() as f64 + FITS_AFTER_TRIALS) * max_cost } else { 0.0 };
+        let member = MemberTime { fit_time: fit_time.mul_f64(max_cost * cost), learning_cost: relearning_cost };
+        let Some(mut members) = self.learn_candidates(kernels, &sample, x.as_ref(), &rows, member)? else {
             return Ok(());
         };
-        members.truncate(member_count);
         // a single fold compares kernels that were learned from rows of the other folds
         let repeats_best = !relearns && self.folds.len() > 1;
         let mut trial_count = 1 + usize::from(repeats_best);
@@ -146,37 +146,55 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
         self.trials.bytes() + bytes.unwrap_or_default() + stored_bytes <= run.memory_budget()
     }
 
-    /// Returns true if the search should end, because the trials would be late, or the final fit
-    /// after a further time `duration`.
-    fn is_over(&mut self, duration: Duration) -> Result<bool> {
-        if self.log.is_late(self.journal)? {
-            return Ok(true);
+    /// Returns the largest number of members, at most `count`, for which the time suffices to learn
+    /// at `learning_cost` and then to fit, or `None` if it does not suffice for a single member.
+    fn feasible_members(
+        &mut self,
+        count: usize,
+        member: &MemberTime,
+        unit_time: Duration,
+        learning_cost: f64,
+    ) -> Result<Option<usize>> {
+        let mut feasible = count;
+        // without a prediction of the final fit, it may take any time
+        while self.final_cost.is_some() {
+            let fit_time = member.fit_time.mul_f64(feasible as f64);
+            self.log.later_time = Some(fit_time);
+            let learning_cost = learning_cost + member.learning_cost * feasible as f64;
+            if !self.log.is_fit_late(fit_time + unit_time.mul_f64(learning_cost), self.journal)? {
+                break;
+            }
+            if feasible == 1 {
+                self.log.mark_late();
+                return Ok(None);
+            }
+            feasible -= 1;
         }
-        let is_over = self.final_cost.is_some() && self.log.is_fit_late(duration, self.journal)?;
-        if is_over {
-            self.log.mark_late();
+        if feasible < count {
+            self.log.member_count = Some(feasible);
         }
-        Ok(is_over)
+        Ok(if self.log.is_late(self.journal)? { None } else { Some(feasible) })
     }
 
-    /// Learns all expressions on the first stage, and returns them by ascending criterion, or
-    /// `None` if the time does not suffice for them, then for learning at `relearning_cost`
-    /// ([`learning_cost`]), and then for fits that take `later_time`.
+    /// Learns all expressions on the first stage, and returns the best by ascending criterion: as
+    /// many as requested, or as many as the time allows. Returns `None` if the time does not suffice
+    /// for a single one.
     fn learn_candidates(
         &mut self,
         kernels: &[Kernel],
         sample: &RowSample<T>,
         x: MatRef<'_, f64>,
         rows: &SampledRows<'_>,
-        later_time: Duration,
-        relearning_cost: f64,
+        member: MemberTime,
     ) -> Result<Option<Vec<Candidate>>> {
         let seed = self.model_selection.options.train_options.seed;
+        let mut member_count = self.model_selection.options.member_count.min(kernels.len());
         let (mut candidates, mut unit_time) = (Vec::new(), Duration::ZERO);
         for (k, kernel) in kernels.iter().enumerate() {
-            let remaining_cost = kernels[k..].iter().map(learning_cost).sum::<f64>() + relearning_cost;
-            if self.is_over(later_time + unit_time.mul_f64(remaining_cost))? {
-                return Ok(None);
+            let remaining_cost = kernels[k..].iter().map(learning_cost).sum::<f64>();
+            match self.feasible_members(member_count, &member, unit_time, remaining_cost)? {
+                Some(count) => member_count = count,
+                None => return Ok(None),
             }
             let sum = KernelSum::new(&resolve_length_scale(kernel, sample, seed)?, x)?;
             let (expression, cost) = (kernel.to_string(), learning_cost(kernel));
@@ -187,6 +205,7 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
         }
         candidates.retain(|candidate| candidate.aic.is_finite());
         candidates.sort_by(|a, b| a.aic.total_cmp(&b.aic));
+        candidates.truncate(member_count);
         Ok((!candidates.is_empty()).then_some(candidates))
     }
 

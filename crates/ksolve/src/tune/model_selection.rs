@@ -89,6 +89,7 @@ impl ModelSelection<'_> {
             random_fold_score: None,
             shift_scores: Vec::new(),
             work: log.work(),
+            member_count: None,
             history: Vec::new(),
             search: search_result,
         };
@@ -224,7 +225,7 @@ impl ModelSelection<'_> {
             seconds_at_half_rank: half_rank_seconds,
             lambdas,
         });
-        let history = std::mem::take(&mut log.history);
+        let (history, member_count) = (std::mem::take(&mut log.history), log.member_count);
         let mut selection_result = SelectionResult {
             fit,
             metric,
@@ -234,6 +235,7 @@ impl ModelSelection<'_> {
             random_fold_score,
             shift_scores,
             work,
+            member_count,
             history,
             ..selection_result
         };

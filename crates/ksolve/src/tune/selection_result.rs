@@ -156,6 +156,10 @@ pub struct SelectionResult {
     pub shift_scores: Vec<ShiftScore>,
     /// Number of steps; passed as [`super::ModelSelection::work`] they repeat this model selection.
     pub work: SearchWork,
+    /// Number of fits in the mean of fits that was tried, if the time did not suffice for the
+    /// requested number; otherwise `None`.
+    #[doc(hidden)]
+    pub member_count: Option<usize>,
     /// Steps of the search in chronological order, each with the best score so far.
     pub history: Vec<HistoryEntry>,
 }
