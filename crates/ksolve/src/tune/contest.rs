@@ -71,6 +71,9 @@ pub struct ContenderReport {
     pub metric: String,
     /// Errors on the folds, in the compared measure; lower is better.
     pub errors: Vec<f64>,
+    /// Log-losses on the same folds if the solver has probabilities.
+    #[serde(skip)]
+    pub(super) log_losses: Vec<f64>,
     /// Mean of the errors; `None` if a fit failed.
     pub mean: Option<f64>,
     /// Standard deviation of the errors over folds; `None` for a single fold.
@@ -163,8 +166,9 @@ impl ContenderReport {
         !self.errors.is_empty() || self.problem.is_some()
     }
 
-    fn add_error(&mut self, error: f64) {
+    fn add_error(&mut self, error: f64, log_loss: Option<f64>) {
         self.errors.push(error);
+        self.log_losses.extend(log_loss);
         let n = self.errors.len() as f64;
         let mean = self.errors.iter().sum::<f64>() / n;
         let squared_deviation_sum: f64 = self.errors.iter().map(|error| (error - mean).powi(2)).sum();
@@ -247,7 +251,7 @@ impl<'a, T: Real> Contest<'a, T> {
         })?;
         let contender = &mut self.contenders[index];
         match outcome {
-            (Some(error), _) => contender.report.add_error(error),
+            (Some((error, log_loss)), _) => contender.report.add_error(error, log_loss),
             (None, problem) => (contender.report.mean, contender.report.problem) = (None, problem),
         }
         self.tried_in_round += 1;
@@ -298,12 +302,13 @@ impl<'a, T: Real> Contest<'a, T> {
     }
 
     /// Sorts the remaining contenders by mean error over the folds on which all of them were tried.
-    /// Ties keep the order of the contenders; failed fits are last.
+    /// Equal errors, which are frequent on few rows, are sorted by log-loss; solvers without
+    /// probabilities follow, in the order of the contenders. Failed fits are last.
     fn sort_alive(&mut self) {
         let reports: Vec<&ContenderReport> = self.alive.iter().map(|index| &self.contenders[*index].report).collect();
-        let mut ranked: Vec<(f64, usize)> =
+        let mut ranked: Vec<([f64; 2], usize)> =
             shared_fold_means(&reports).into_iter().zip(self.alive.iter().copied()).collect();
-        ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
+        ranked.sort_by(|([a, a_loss], _), ([b, b_loss], _)| a.total_cmp(b).then(a_loss.total_cmp(b_loss)));
         self.alive = ranked.into_iter().map(|(_, index)| index).collect();
     }
 
@@ -319,16 +324,20 @@ impl<'a, T: Real> Contest<'a, T> {
     }
 }
 
-/// Returns the mean errors on the folds that all contenders were tried on; infinite for a failed
-/// fit.
-fn shared_fold_means(reports: &[&ContenderReport]) -> Vec<f64> {
+/// Returns the mean error and the mean log-loss of each contender on the folds that all contenders
+/// were tried on; both are infinite for a failed fit, and the log-loss without probabilities.
+fn shared_fold_means(reports: &[&ContenderReport]) -> Vec<[f64; 2]> {
     let complete = reports.iter().filter(|report| report.mean.is_some());
     let shared_fold_count = complete.map(|report| report.errors.len()).min().unwrap_or(0);
-    let mean = |report: &&ContenderReport| match report.mean {
-        Some(_) => report.errors[..shared_fold_count].iter().sum::<f64>() / shared_fold_count.max(1) as f64,
-        None => f64::INFINITY,
+    let mean = |values: &[f64]| {
+        let shared = values.get(..shared_fold_count);
+        shared.map_or(f64::INFINITY, |values| values.iter().sum::<f64>() / shared_fold_count.max(1) as f64)
     };
-    reports.iter().map(mean).collect()
+    let means = |report: &&ContenderReport| match report.mean {
+        Some(_) => [mean(&report.errors), mean(&report.log_losses)],
+        None => [f64::INFINITY; 2],
+    };
+    reports.iter().map(means).collect()
 }
 
 fn survivor_count(alive: usize) -> usize {
@@ -360,15 +369,23 @@ mod tests {
 
     #[test]
     fn errors_are_compared_on_the_folds_that_all_were_tried_on() {
-        let tried = |errors: &[f64]| {
+        let tried = |errors: &[f64], log_losses: &[f64]| {
             let mut report = ContenderReport::default();
-            errors.iter().for_each(|error| report.add_error(*error));
+            for (fold, error) in errors.iter().enumerate() {
+                report.add_error(*error, log_losses.get(fold).copied());
+            }
             report
         };
         // the second fold is harder than the first, and the third contender was not tried on it
-        let reports = [tried(&[0.2, 0.6]), tried(&[0.3, 0.5]), tried(&[0.25]), ContenderReport::default()];
-        assert_eq!(shared_fold_means(&reports.each_ref()), [0.2, 0.3, 0.25, f64::INFINITY]);
-        assert_eq!(shared_fold_means(&[&reports[0], &reports[1]]), [0.4, 0.4]);
+        let reports = [
+            tried(&[0.2, 0.6], &[]),
+            tried(&[0.3, 0.5], &[0.75, 0.9]),
+            tried(&[0.25], &[0.5]),
+            ContenderReport::default(),
+        ];
+        let none = f64::INFINITY;
+        assert_eq!(shared_fold_means(&reports.each_ref()), [[0.2, none], [0.3, 0.75], [0.25, 0.5], [none, none]]);
+        assert_eq!(shared_fold_means(&[&reports[0], &reports[1]]), [[0.4, none], [0.4, 0.825]]);
     }
 
     #[test]

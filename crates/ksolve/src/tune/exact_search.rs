@@ -378,6 +378,7 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
             folds
                 .iter()
                 .map(|fold| trials.validation_error(fit, *fold, *measure, MAX_TRIAL_ROWS, model_selection.run))
+                .map(|result| result.map(|(error, _)| error))
                 .sum::<Result<f64>>()
         };
         let (error, problem) = self.log.run_trial(what, || {

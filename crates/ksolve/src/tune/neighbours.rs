@@ -58,7 +58,7 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
             let (measure, run) = (self.measure, self.model_selection.run);
             let [error, best_error] =
                 self.errors_of_both(&fits, &names, &format!("fold {}", fold + 1), |trials, fit| {
-                    trials.validation_error(fit, fold, measure, MAX_TRIAL_ROWS, run)
+                    Ok(trials.validation_error(fit, fold, measure, MAX_TRIAL_ROWS, run)?.0)
                 })?;
             differences.push(error - best_error);
         }

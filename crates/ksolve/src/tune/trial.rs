@@ -328,7 +328,8 @@ impl<T: Real> Trials<T> {
     }
 
     /// Trains on at most `max_rows` rows of the other folds, and returns the error on the rows of
-    /// `fold`, in the measure by which solvers are compared.
+    /// `fold`, in the measure by which solvers are compared, and the log-loss if the fit has
+    /// probabilities.
     pub(super) fn validation_error(
         &self,
         fit: &Fit,
@@ -336,11 +337,11 @@ impl<T: Real> Trials<T> {
         measure: SolverMeasure,
         max_rows: usize,
         run: &Run<'_>,
-    ) -> Result<f64> {
+    ) -> Result<(f64, Option<f64>)> {
         let undefined_error =
             || Error::option("measure", measure, "all rows of a fold have the same class; use log-loss or error");
-        let score = self.validation_score(fit, fold, max_rows, run)?;
-        score.map_or(Ok(f64::INFINITY), |score| score.measure(measure).ok_or_else(undefined_error))
+        let Some(score) = self.validation_score(fit, fold, max_rows, run)? else { return Ok((f64::INFINITY, None)) };
+        Ok((score.measure(measure).ok_or_else(undefined_error)?, score.log_loss))
     }
 
     /// Returns the kernel and the metric that `fit` learns from the training rows of `fold`.
