@@ -287,7 +287,7 @@ fn kmill_where(folder: &Path, line: &str, condition: &str) -> (i32, serde_json::
 fn any_solver_is_tried_and_the_best_is_fitted() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
-    disc(&at.join("t.csv"), 500);
+    disc(&at.join("t.csv"), 360);
     let line = "tune any t.csv --target c --features x* --kernels gaussian() --rank 50 -o m.safetensors --json";
     let report = ok(at, line);
     let contenders = report["contenders"].as_array().unwrap();
