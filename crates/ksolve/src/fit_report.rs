@@ -82,8 +82,8 @@ pub struct FitReport {
     pub members: Vec<String>,
     /// Rank of the chosen cell.
     pub rank: usize,
-    /// Lambda of the chosen cell; `None` for solvers without lambda, and for quantiles with different
-    /// lambdas, which are in `figures`.
+    /// Lambda of the chosen cell; `None` for solvers without lambda, and for quantiles with
+    /// different lambdas, which are in `figures`.
     pub lambda: Option<f64>,
     /// What the solver's lambda means.
     pub lambda_convention: &'static str,

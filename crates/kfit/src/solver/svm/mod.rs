@@ -296,9 +296,9 @@ fn warn_of_gap<'b, T: Real>(
     }
 }
 
-/// Builds the result from solved problems. `lambdas` are the regularisation parameters of the levels,
-/// and problem j has the level j mod the number of levels. The reported objectives are the mean loss
-/// plus lambda ‖w‖²; without `lambdas`, they are reported unchanged.
+/// Builds the result from solved problems. `lambdas` are the regularisation parameters of the
+/// levels, and problem j has the level j mod the number of levels. The reported objectives are the
+/// mean loss plus lambda ‖w‖²; without `lambdas`, they are reported unchanged.
 fn solution_of<T>(
     SolvedProblems { best_points, gaps, passes, step_count }: SolvedProblems,
     lambdas: &[f64],
