@@ -176,8 +176,8 @@ impl Regression {
     }
 
     /// Returns the problems of some functions, on the rows outside a fold or on all rows. `costs`
-    /// are the costs C of the functions, which are repeated. `moments` are the mean and the standard
-    /// deviation of each target on these rows.
+    /// are the costs C of the functions, which are repeated. `moments` are the mean and the
+    /// standard deviation of each target on these rows.
     fn problems<'k, T: Real>(
         &self,
         features: &'k StoredFeatures<'_, T>,

@@ -47,8 +47,8 @@ pub(super) fn bytes(n: usize, d: usize, element_bytes: usize) -> usize {
     }
 }
 
-/// Returns the maximum bytes of the kernel values that an SVM on n rows stores if the budget allows,
-/// in addition to [`bytes`].
+/// Returns the maximum bytes of the kernel values that an SVM on n rows stores in addition to
+/// [`bytes`], if the budget allows.
 pub(super) fn optional_bytes(n: usize, element_bytes: usize) -> usize {
     if n <= MAX_MATRIX_ROWS { 0 } else { (n - WORKING_SET).saturating_mul(n).saturating_mul(element_bytes) }
 }

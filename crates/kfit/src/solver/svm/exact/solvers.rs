@@ -58,8 +58,8 @@ impl<T: Real> ExactSvmProblem<'_, T> {
         Ok(held_out_scores)
     }
 
-    /// Solves the SVMs on all rows. `lambdas` are as for [`super::solution_of`], and `deviations` are
-    /// the standard deviations of the targets.
+    /// Solves the SVMs on all rows. `lambdas` are as for [`super::solution_of`], and `deviations`
+    /// are the standard deviations of the targets.
     fn final_fit(
         &self,
         sets: &[SvmSet<'_, T>],
