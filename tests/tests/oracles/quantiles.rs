@@ -211,7 +211,8 @@ fn outliers_do_not_dominate_the_huber_loss() {
 #[test]
 fn lambda_of_each_level_is_chosen_by_the_held_out_loss() {
     let (x, y) = problem();
-    let path = ["1e-1", "1e-3", "1e-5"];
+    // every level of the quantiles has its minimum at another of these lambdas
+    let path = ["1e-2", "3e-3", "1e-3"];
     let levels = ["0.05", "0.5", "0.9"];
     let pinball = Options::new().set("quantiles", levels.join(","));
     let cases = [
