@@ -2,7 +2,7 @@
 
 use crate::metric::{LengthScaleReport, LikelihoodReport};
 use crate::solver::parameter::{C, EXPOSURE};
-use crate::solver::{ClusterCounts, NamedValues, SolveMethod, by_name};
+use crate::solver::{ClusterCounts, LAMBDA_OF_EACH_LEVEL, NamedValues, SolveMethod, by_name};
 use crate::{Certificate, SurfaceCell};
 use kmodel::model::{ClusterProfile, MetricReport};
 use kstore::Label;
@@ -82,7 +82,8 @@ pub struct FitReport {
     pub members: Vec<String>,
     /// Rank of the chosen cell.
     pub rank: usize,
-    /// Lambda of the chosen cell; `None` for solvers without lambda.
+    /// Lambda of the chosen cell; `None` for solvers without lambda, and for quantiles with
+    /// different lambdas, which are in `figures`.
     pub lambda: Option<f64>,
     /// What the solver's lambda means.
     pub lambda_convention: &'static str,
@@ -149,6 +150,19 @@ pub struct FitReport {
     pub certificates: Vec<(usize, f64)>,
 }
 
+impl FitReport {
+    /// Returns the chosen lambda, or the lambda of each level if they differ; empty for solvers
+    /// without lambda.
+    #[doc(hidden)]
+    pub fn lambdas(&self) -> &[f64] {
+        let of_levels = self.figures.iter().find(|figure| figure.name == LAMBDA_OF_EACH_LEVEL);
+        match (&self.lambda, of_levels) {
+            (None, Some(figure)) => &figure.values,
+            (lambda, _) => lambda.as_slice(),
+        }
+    }
+}
+
 impl fmt::Display for FitReport {
     /// Writes one line with the solver, sizes and error, and one line per warning.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -156,7 +170,10 @@ impl fmt::Display for FitReport {
         write!(f, "{} on {rows} rows, {features} features, {}", self.solver, self.kernel)?;
         self.length_scale.iter().try_for_each(|length| write!(f, " ({length})"))?;
         write!(f, ", rank {}", format_count(self.rank as u64))?;
-        self.lambda.iter().try_for_each(|lambda| write!(f, ", lambda {}", format_number(*lambda)))?;
+        let lambdas: Vec<String> = self.lambdas().iter().map(|lambda| format_number(*lambda)).collect();
+        if !lambdas.is_empty() {
+            write!(f, ", lambda {}", lambdas.join("/"))?;
+        }
         self.train.iter().try_for_each(|train| write!(f, ", train mse {:.3e}", train.mse))?;
         self.warnings.iter().try_for_each(|warning| write!(f, "\nwarning: {warning}"))
     }

@@ -205,14 +205,16 @@ fn outliers_do_not_dominate_the_huber_loss() {
     assert!(moved(0) < 1e-6 && moved(1) > 1e2, "{} {}", moved(0), moved(1));
 }
 
-/// The loss that chooses lambda equals the loss of fits without the rows of each fold, with sorted
-/// quantiles; the chosen lambda gives the model of a fit with this lambda alone; and the bits do
-/// not depend on the threads.
+/// The loss that chooses the lambda of a level equals the loss of fits without the rows of each
+/// fold; the chosen lambdas give the functions of fits of one level with this lambda alone, also
+/// the functions of the folds; and the bits do not depend on the threads.
 #[test]
-fn lambda_is_chosen_by_the_held_out_loss() {
+fn lambda_of_each_level_is_chosen_by_the_held_out_loss() {
     let (x, y) = problem();
-    let path = ["1e-1", "1e-3", "1e-5"];
-    let pinball = Options::new().set("quantiles", "0.1,0.5,0.9");
+    // every level of the quantiles has its minimum at another of these lambdas
+    let path = ["1e-2", "3e-3", "1e-3"];
+    let levels = ["0.05", "0.5", "0.9"];
+    let pinball = Options::new().set("quantiles", levels.join(","));
     let cases = [
         (pinball.clone(), "held-out pinball loss at each"),
         (pinball.set("loss", "expectile"), "held-out expectile loss at each"),
@@ -220,9 +222,11 @@ fn lambda_is_chosen_by_the_held_out_loss() {
     ];
     let exact_too = |(map, (_, name)): &(&str, (Options, &str))| *map != "exact" || name.contains("pinball");
     let cases = MAPS.into_iter().flat_map(|map| cases.clone().map(|case| (map, case))).filter(exact_too);
+    let mut has_different_lambdas = false;
     for (map, (base, name)) in cases {
         let base = base.set("gap", 1e-10).set("steps", 5000);
-        let solver = base.clone().set("lambda", path.join(","));
+        let with_interval = |options: Options| if map == "exact" { options } else { options.set("interval", 0.9) };
+        let solver = with_interval(base.clone().set("lambda", path.join(",")));
         let by = |x: &[Vec<f64>], y: &[f64], folds, solver: &Options, threads| {
             fit_in::<f64>(map, KERNEL, (x, y), folds, solver, threads)
         };
@@ -231,10 +235,11 @@ fn lambda_is_chosen_by_the_held_out_loss() {
         assert!(
             trained.model.coefficients == again.model.coefficients && trained.report.figures == again.report.figures
         );
-        // strongest first
+        // strongest first, level by level
         let errors = figure(&trained, name);
-        for (lambda, error) in path.iter().zip(errors) {
-            let mut sum = 0.0;
+        let level_count = errors.len() / path.len();
+        for (penalty, lambda) in path.iter().enumerate() {
+            let mut sums = vec![0.0; level_count];
             for fold in 0..3 {
                 let held = |i: &usize| i / 20 == fold;
                 let (inside, inside_y): (Vec<_>, Vec<_>) =
@@ -245,21 +250,41 @@ fn lambda_is_chosen_by_the_held_out_loss() {
                 let part = by(&inside, &inside_y, FoldSpec::None, &base.clone().set("lambda", lambda), 2);
                 let loss = part.model.metadata.loss.clone().unwrap();
                 for i in (0..N).filter(held) {
-                    let mut outputs = predict(&part, KERNEL, &x[i]);
-                    loss.sort_outputs(&mut outputs);
-                    sum += loss.mean(&outputs, &y[i..=i]);
+                    let outputs = predict(&part, KERNEL, &x[i]);
+                    sums.iter_mut().zip(outputs).enumerate().for_each(|(k, (sum, f))| *sum += loss.value(k, y[i], f));
                 }
             }
-            let expected = sum / N as f64;
-            assert!((error / expected - 1.0).abs() < 1e-4, "{map}, {name}, {lambda}: {error} {expected}");
+            for (level, sum) in sums.into_iter().enumerate() {
+                let (error, expected) = (errors[level * path.len() + penalty], sum / N as f64);
+                assert!((error / expected - 1.0).abs() < 1e-4, "{map}, {name}, {lambda}: {error} {expected}");
+            }
         }
-        let best = errors.iter().copied().fold(f64::INFINITY, f64::min);
-        let chosen = errors.iter().position(|error| *error == best).unwrap();
-        let alone = by(&x, &y, FoldSpec::None, &base.set("lambda", path[chosen]), 2);
-        assert!(
-            alone.model.coefficients == trained.model.coefficients && alone.model.intercept == trained.model.intercept
-        );
+        let lambdas = trained.report.lambdas();
+        has_different_lambdas |= lambdas.len() > 1;
+        for (level, errors) in errors.chunks(path.len()).enumerate() {
+            let best = errors.iter().copied().fold(f64::INFINITY, f64::min);
+            let chosen = path[errors.iter().position(|error| *error == best).unwrap()];
+            let lambda = lambdas[level % lambdas.len()];
+            assert!((lambda / chosen.parse::<f64>().unwrap() - 1.0).abs() < 1e-12, "{map}, {name}: {lambda} {chosen}");
+            let alone = with_interval(base.clone().set("lambda", chosen));
+            let alone = if level_count > 1 { alone.set("quantiles", levels[level]) } else { alone };
+            let folds = if map == "exact" { FoldSpec::None } else { FoldSpec::Blocks(3) };
+            let alone = by(&x, &y, folds, &alone, 2);
+            for at in &x {
+                let (of_all, of_one) = (predict(&trained, KERNEL, at)[level], predict(&alone, KERNEL, at)[0]);
+                assert!((of_all - of_one).abs() < 1e-4, "{map}, {name}, level {level}: {of_all} {of_one}");
+            }
+            let functions = trained.model.components.iter().zip(&alone.model.components);
+            for (of_all, of_one) in functions {
+                for fold in 0..3 {
+                    let (of_all, of_one) = (of_all.weights.col(level_count * fold + level), of_one.weights.col(fold));
+                    let distance = (of_all - of_one).norm_l2() / of_one.norm_l2();
+                    assert!(distance < 1e-3, "{map}, {name}, level {level}, without fold {fold}: {distance}");
+                }
+            }
+        }
     }
+    assert!(has_different_lambdas, "every case has a common lambda");
 }
 
 fn deviation(y: &[f64]) -> f64 {

@@ -4,8 +4,8 @@
 //! and the fitted functions score the rows of the fold. So every row has out-of-fold scores for
 //! each parameter: scores by functions that were fitted without the row. The solver chooses the
 //! parameter whose out-of-fold scores have the smallest error. If several parameters have the same
-//! error, it chooses the strongest regularisation. The refit learns from all rows with the chosen
-//! parameter.
+//! error, it chooses the strongest regularisation. Quantiles of several levels have a parameter for
+//! each level. The refit learns from all rows with the chosen parameters.
 //!
 //! *Cost*: one fit for every fold and parameter, and the refit. *Bytes*: the scores of all rows for
 //! every parameter.
@@ -22,6 +22,9 @@ use kstore::{MemoryPlan, pass::Observer};
 /// Suffix of the name of a report entry that holds one cross-validated error per regularisation
 /// parameter.
 pub const EACH_PENALTY_SUFFIX: &str = "at each";
+
+/// Name of the figure with the chosen lambda of each level, if there are several levels.
+pub const LAMBDA_OF_EACH_LEVEL: &str = "lambda of each level";
 
 /// A linear function of the features: its weights, p numbers, and its intercept.
 pub(super) type LinearFunction<'a> = (&'a [f64], f64);
@@ -70,18 +73,34 @@ pub(super) struct HeldOutScores<T> {
     pub(super) passes: u64,
 }
 
-/// The chosen regularisation parameter, and the out-of-fold scores on which the choice is based.
+/// The chosen regularisation parameters, and the out-of-fold scores on which the choice is based.
 pub(super) struct SelectedPenalty<T> {
-    pub(super) penalty: Regularisation,
-    /// Out-of-fold scores of all rows at the chosen parameter; empty without folds.
+    /// The parameter of each level.
+    pub(super) penalties: Vec<Regularisation>,
+    /// Out-of-fold scores of all rows at the parameter of the first level; empty without folds.
     pub(super) scores: Vec<T>,
-    /// The functions of each fold at the chosen parameter, if they are stored.
+    /// The functions of each fold at the chosen parameters, if they are stored.
     pub(super) fold_functions: Option<FoldFunctions>,
     pub(super) figures: Vec<NamedValues>,
     pub(super) passes: u64,
 }
 
 impl FoldFunctions {
+    /// Joins the functions of all levels. `at_penalty` are all functions at every regularisation
+    /// parameter, and `penalty_indices` the parameter of each level. Function k has the level k mod
+    /// the number of levels.
+    fn at_penalties(at_penalty: Vec<Self>, penalty_indices: &[usize]) -> Self {
+        let mut joined = at_penalty[penalty_indices[0]].clone();
+        for (fold, LinearHead { weights, intercept }) in joined.heads.iter_mut().enumerate() {
+            for (k, penalty_index) in (0..intercept.len()).zip(penalty_indices.iter().cycle()) {
+                let head = &at_penalty[*penalty_index].heads[fold];
+                weights.col_mut(k).copy_from(head.weights.col(k));
+                intercept[k] = head.intercept[k];
+            }
+        }
+        joined
+    }
+
     /// Adds functions of p features that were fitted without a fold.
     fn push(&mut self, fold: usize, p: usize, functions: &[LinearFunction<'_>]) {
         let new_columns = Mat::from_fn(p, functions.len(), |i, j| functions[j].0[i]);
@@ -227,20 +246,21 @@ pub(super) fn scores_by_newton<T: Real, L: Objective<T>>(
     Ok(held_out_scores)
 }
 
-/// Returns the regularisation parameter whose out-of-fold scores have the smallest error. If there
-/// are no folds, returns the first parameter and does not call `compute_scores`. `error(i, scores)`
-/// returns the error of the scores of row i.
+/// Returns for each level the regularisation parameter whose out-of-fold scores have the smallest
+/// error. If there are no folds, returns the first parameter and does not call `compute_scores`.
+/// `error(level, i, scores)` returns the error of the scores of row i. The reported errors are
+/// ordered by level, and within a level by parameter.
 pub(super) fn cross_validate<T: Real>(
     penalties: &[Regularisation],
     data: &FitData<'_, T>,
     weights: &RowWeights,
-    error_name: &'static str,
+    (level_count, error_name): (usize, &'static str),
     compute_scores: impl FnOnce() -> Result<HeldOutScores<T>>,
-    error: impl FnMut(usize, &mut dyn Iterator<Item = f64>) -> f64,
+    mut error: impl FnMut(usize, usize, &mut dyn Iterator<Item = f64>) -> f64,
 ) -> Result<SelectedPenalty<T>> {
     if data.folds.count() == 1 {
         return Ok(SelectedPenalty {
-            penalty: penalties[0],
+            penalties: vec![penalties[0]; level_count],
             scores: Vec::new(),
             fold_functions: None,
             figures: Vec::new(),
@@ -248,11 +268,25 @@ pub(super) fn cross_validate<T: Real>(
         });
     }
     let (mut held_out_scores, total_weight) = (compute_scores()?, weights.weight_sum(0..data.n as usize));
-    let (penalty_index, figures) =
-        select_penalty(penalties, total_weight, held_out_scores.mean_errors(weights, error), error_name);
-    let (penalty, scores) = (penalties[penalty_index], held_out_scores.scores.swap_remove(penalty_index));
-    let fold_functions = held_out_scores.fold_functions.map(|mut functions| functions.swap_remove(penalty_index));
-    Ok(SelectedPenalty { penalty, scores, fold_functions, figures: figures.into(), passes: held_out_scores.passes })
+    let (mut penalty_indices, mut figures) = (Vec::new(), Vec::new());
+    for level in 0..level_count {
+        let errors = held_out_scores.mean_errors(weights, |i, scores| error(level, i, scores));
+        let (penalty_index, [grid, errors]) = select_penalty(penalties, total_weight, errors, error_name);
+        penalty_indices.push(penalty_index);
+        match &mut figures[..] {
+            [_, NamedValues { values, .. }] => values.extend(errors.values),
+            _ => figures = vec![grid, errors],
+        }
+    }
+    let penalties: Vec<Regularisation> = penalty_indices.iter().map(|index| penalties[*index]).collect();
+    if level_count > 1 {
+        let values = penalties.iter().map(|penalty| penalty.lambda(total_weight)).collect();
+        figures.push(NamedValues { name: LAMBDA_OF_EACH_LEVEL, values });
+    }
+    let at_penalties = |functions| FoldFunctions::at_penalties(functions, &penalty_indices);
+    let fold_functions = held_out_scores.fold_functions.map(at_penalties);
+    let scores = held_out_scores.scores.swap_remove(penalty_indices[0]);
+    Ok(SelectedPenalty { penalties, scores, fold_functions, figures, passes: held_out_scores.passes })
 }
 
 /// Returns the index of the regularisation parameter with the smallest error, and two report

@@ -53,7 +53,7 @@ mod target_features;
 mod views;
 
 pub use class_weight::ClassWeight;
-pub use cross_validation::EACH_PENALTY_SUFFIX;
+pub use cross_validation::{EACH_PENALTY_SUFFIX, LAMBDA_OF_EACH_LEVEL};
 pub use family::{AnySolver, Solver, SolverFamily, SolverProperties};
 use family::{check_stop, reject_if};
 pub use parameter::{Options, Parameter, ParameterValue, Regularisation, Settings};

@@ -97,6 +97,26 @@ fn a_plan_runs_nothing_and_a_budget_too_small_is_refused() {
 }
 
 #[test]
+fn a_plan_names_the_kernel_values_that_the_budget_allows() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate friedman1 --rows 5000 -o t.parquet -q");
+    let stage = |options: &str| {
+        let plan =
+            ok(at, &format!("plan quantile t.parquet --target y --map exact --quantiles 0.1,0.9 {options} --json"));
+        assert_eq!(plan["fits"], true, "{plan}");
+        plan["stages"].as_array().unwrap().iter().find(|stage| stage["what"] == "SVMs").unwrap().clone()
+    };
+    // the kernel matrix in f32 without the rows of the working set, which every fit stores
+    let all = stage("--memory 1GiB");
+    assert_eq!((&all["optional_bytes"], &all["optional_terms"][0]["bytes"]), (&79_520_000.into(), &79_520_000.into()));
+    let some = stage("--memory 100MiB");
+    assert_eq!(some["optional_bytes"].as_u64().unwrap() + some["bytes"].as_u64().unwrap(), 100 << 20);
+    // the whole kernel matrix of few rows
+    assert_eq!(stage("--rows ..4000")["optional_bytes"], 0);
+}
+
+#[test]
 fn data_that_cannot_be_learned_from_is_one_sentence() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();

@@ -302,3 +302,13 @@ fn a_polynomial_kernel_has_as_many_components_as_monomials() {
 fn products_of_two_features_part_circles_and_not_moons() {
     holds("products");
 }
+
+#[test]
+fn the_largest_margin_depends_on_the_support_vectors_alone() {
+    holds("margins");
+}
+
+#[test]
+fn nu_is_the_fraction_of_rows_outside() {
+    holds("novelty");
+}

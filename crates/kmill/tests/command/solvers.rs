@@ -248,6 +248,10 @@ fn quantiles_are_columns_with_their_levels() {
     let report = ok(at, &format!("{fit} --quantiles 0.9,0.1,0.5 --lambda 1e-4,1e-6 --folds 3 -o q"));
     let names: Vec<&str> = report["figures"].as_array().unwrap().iter().filter_map(|f| f["name"].as_str()).collect();
     assert!(names.contains(&"held-out pinball loss at each") && names.contains(&"duality gap"), "{report}");
+    let figure = |name: &str| report["figures"].as_array().unwrap().iter().find(|f| f["name"] == name).unwrap().clone();
+    let count = |name: &str| figure(name)["values"].as_array().unwrap().len();
+    // an error for each level and lambda, and a lambda for each level
+    assert_eq!((count("held-out pinball loss at each"), count("lambda of each level")), (6, 3), "{report}");
     ok(at, "predict q r.csv -o p.csv --json");
     let text = std::fs::read_to_string(at.join("p.csv")).unwrap();
     assert_eq!(text.lines().next(), Some("prediction_0.1,prediction_0.5,prediction_0.9"));

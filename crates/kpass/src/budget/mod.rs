@@ -78,12 +78,16 @@ pub struct MemoryPlan {
     pub budget: usize,
     /// Parts of the memory that exist at the same time.
     pub terms: Vec<MemoryTerm>,
+    /// Values that the stage stores as far as the budget allows, with the most bytes that they can
+    /// use. The stage also runs without them.
+    #[doc(hidden)]
+    pub optional_terms: Vec<MemoryTerm>,
 }
 
 impl MemoryPlan {
     /// Returns an empty plan.
     pub fn new(stage: impl Into<String>, budget: usize) -> Self {
-        Self { stage: stage.into(), budget, terms: Vec::new() }
+        Self { stage: stage.into(), budget, terms: Vec::new(), optional_terms: Vec::new() }
     }
 
     /// Returns a plan with the terms of every run: the process with its threads, and the metadata
@@ -110,7 +114,22 @@ impl MemoryPlan {
         if condition { self.term(name, bytes, remedy) } else { self }
     }
 
-    /// Returns the sum of all terms.
+    /// Adds values that the stage stores as far as the budget allows, with at most this many bytes.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn optional_term(mut self, name: impl Into<String>, bytes: usize) -> Self {
+        self.optional_terms.push(MemoryTerm::new(name, bytes, ""));
+        self
+    }
+
+    /// Returns the most bytes that the optional terms use within the budget.
+    #[doc(hidden)]
+    pub fn optional_bytes(&self) -> usize {
+        let bytes = self.optional_terms.iter().fold(0usize, |sum, term| sum.saturating_add(term.bytes));
+        bytes.min(self.budget.saturating_sub(self.bytes()))
+    }
+
+    /// Returns the sum of all terms, without the optional terms.
     pub fn bytes(&self) -> usize {
         self.terms.iter().fold(0, |sum, term| sum.saturating_add(term.bytes))
     }

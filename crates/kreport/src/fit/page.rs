@@ -18,7 +18,7 @@ impl FitReport {
         let is_shown = |(name, _): &(&str, String)| *name != COLUMN_WEIGHTS || self.shows_weights();
         result_facts.extend(self.method_facts().into_iter().filter(is_shown));
         result_facts.extend(self.model.iter().map(|model| ("model", model.to_string())));
-        let convention = fit.lambda.map_or(String::new(), |_| page::note(fit.lambda_convention));
+        let convention = fit.lambdas().first().map_or(String::new(), |_| page::note(fit.lambda_convention));
         let mut sections = vec![Section::new("Result", page::fact_list(result_facts) + &convention)];
         let mut test_sections = self.test_set.iter().flat_map(TestSetReport::sections);
         sections.extend(test_sections.next());

@@ -31,8 +31,10 @@ impl Serialize for PlanReport {
         let stage = |Stage { plan, passes }: &Stage| {
             let term = |term: &kstore::budget::MemoryTerm| json!({"name": term.name, "bytes": term.bytes});
             let terms: Vec<Value> = plan.terms.iter().map(term).collect();
+            let optional_terms: Vec<Value> = plan.optional_terms.iter().map(term).collect();
             json!({
                 "what": plan.stage, "bytes": plan.bytes(), "terms": terms,
+                "optional_bytes": plan.optional_bytes(), "optional_terms": optional_terms,
                 "passes": passes, "bytes_read": forecast.bytes_read(*passes),
             })
         };
@@ -113,6 +115,11 @@ impl fmt::Display for PlanReport {
         }
         let verdict = if forecast.fits() { "fits" } else { "does not fit" };
         writeln!(f, "  {} of {}: {verdict}", format_bytes(forecast.peak_bytes()), format_bytes(self.budget()))?;
+        for Stage { plan, .. } in forecast.stages.iter().filter(|stage| stage.plan.optional_bytes() > 0) {
+            let names: Vec<&str> = plan.optional_terms.iter().map(|term| &term.name[..]).collect();
+            let (names, bytes) = (names.join(", "), format_bytes(plan.optional_bytes()));
+            writeln!(f, "  {}: also {names}, as far as the budget allows: up to {bytes}", plan.stage)?;
+        }
         if let Some(rank) = self.fitting_rank {
             writeln!(f, "  to fit: --rank {rank}, or --memory {}", format_bytes_up(forecast.peak_bytes()))?;
         }
@@ -170,6 +177,14 @@ plan for 300,000 rows
         let short = PlanReport { lists_all_parts: false, fitting_rank: Some(700), ..report(100 << 20) }.to_string();
         assert!(squeeze(&short).contains(" Gram matrix state 100 MiB 132 MiB 1 11.0 MiB "), "{short}");
         assert!(short.contains("  to fit: --rank 700, or --memory 132MiB\n") && short.lines().count() < 13, "{short}");
+        let mut with_cache = report(512 << 20);
+        let stage = &mut with_cache.forecast.stages[1];
+        stage.plan = stage.plan.clone().optional_term("further kernel values", 1 << 30);
+        let line = "  Gram matrix: also further kernel values, as far as the budget allows: up to 380 MiB\n";
+        assert!(with_cache.to_string().contains(line) && !text.contains("budget allows"), "{with_cache}");
+        let stages = &serde_json::to_value(with_cache).unwrap()["stages"];
+        assert_eq!((&stages[1]["optional_bytes"], &stages[0]["optional_bytes"]), (&(380 << 20).into(), &0.into()));
+        assert_eq!(stages[1]["bytes"], 132 << 20);
         let json = serde_json::to_value(report(512 << 20)).unwrap();
         assert_eq!((&json["passes"], &json["fits"], &json["tile"]), (&2.into(), &true.into(), &2304.into()));
         assert_eq!(json["stages"][1]["terms"][1]["bytes"], 100 << 20);

@@ -10,9 +10,8 @@ use crate::table::{
     AlignedTable, Grid, MAX_LISTED, facts, format_count, format_list, format_seconds, number, optional_number,
     rounded_kernel, short_lambda,
 };
-use kfit::solver::EFFECTIVE_DIMENSION;
-use kfit::solver::by_name;
 use kfit::solver::parameter::{C, NODES, Regularisation};
+use kfit::solver::{EACH_PENALTY_SUFFIX, EFFECTIVE_DIMENSION, LAMBDA_OF_EACH_LEVEL, by_name};
 use ksolve::{Certificate, SurfaceCell};
 use kstore::{budget::format_bytes, display};
 use std::fmt;
@@ -133,7 +132,11 @@ impl FitReport {
         let reason = |reason: &String| ("folds", format!("{}, because {reason}", fit.folds));
         let mut facts: Vec<_> = fit.reason_for_folds.iter().map(reason).collect();
         facts.extend(fit.neighbours.is_none().then(|| ("rank", format_count(fit.rank as u64))));
-        facts.extend(fit.lambda.map(|lambda| ("lambda", short_lambda(lambda))));
+        facts.extend(match fit.lambdas() {
+            [] => None,
+            [lambda] => Some(("lambda", short_lambda(*lambda))),
+            lambdas => Some((LAMBDA_OF_EACH_LEVEL, format_lambdas(lambdas))),
+        });
         let c_lambda = fit.lambda.filter(|_| by_name(fit.solver).is_some_and(|family| family.reads(&C)));
         facts.extend(
             c_lambda.map(|lambda| {
@@ -165,13 +168,23 @@ impl FitReport {
             facts.extend(train.loo_mse.map(|mse| ("loo mse", number(mse, 4))));
         }
         let has_gcv = self.selected_cell().is_some_and(|cell| cell.gcv.is_some());
-        let is_shown = |name: &str| name == NODES.name || has_gcv && name == EFFECTIVE_DIMENSION;
+        let is_shown = |name: &str| match name {
+            EFFECTIVE_DIMENSION => has_gcv,
+            name => [NODES.name, LAMBDA_OF_EACH_LEVEL].contains(&name),
+        };
+        let level_count =
+            fit.figures.iter().find(|figure| figure.name == LAMBDA_OF_EACH_LEVEL).map_or(1, |f| f.values.len());
         let figures = fit.figures.iter().filter(|figure| !is_shown(figure.name));
         facts.extend(figures.filter_map(|figure| match (figure.name, figure.values.len()) {
             // the chosen value is listed already
             ("lambda" | "C", 0 | 1) => None,
             ("lambda", _) => Some(("lambdas compared", format_lambdas(&figure.values))),
             ("C", _) => Some(("values of C compared", format_list(&figure.values))),
+            (name, count) if name.ends_with(EACH_PENALTY_SUFFIX) => {
+                // the errors of the first level, then of the second
+                let levels = figure.values.chunks(count.div_ceil(level_count).max(1)).map(format_list);
+                Some((name, levels.collect::<Vec<_>>().join("; ")))
+            }
             (name, _) => Some((name, format_list(&figure.values))),
         }));
         facts
@@ -277,6 +290,26 @@ model: m.safetensors (120 KiB), in 4.5 s and at most 400 MiB of memory
         assert!(!full.contains("warning"), "{full}");
         let quiet = FitReport { verbosity: Verbosity::Quiet, ..report() }.to_string();
         assert!(quiet.contains("warning: feature x3 is constant\n"), "{quiet}");
+    }
+
+    #[test]
+    fn each_level_has_its_lambda_and_its_errors() {
+        let mut report = report();
+        let figure = |name, values: &[f64]| kfit::solver::NamedValues { name, values: values.to_vec() };
+        report.fit.surface.clear();
+        report.fit.figures = vec![
+            figure("lambda", &[1e-3, 1e-4]),
+            figure("held-out pinball loss at each", &[0.3, 0.25, 0.125, 0.15]),
+            figure("lambda of each level", &[1e-4, 1e-3]),
+        ];
+        report.fit.lambda = None;
+        let text = report.to_string();
+        let squeezed = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(squeezed.contains("lambda of each level 1e-4, 1e-3 train mse"), "{text}");
+        assert!(squeezed.contains("at each 0.3000, 0.2500; 0.1250, 0.1500 model"), "{text}");
+        assert!(report.fit.to_string().contains(", lambda 0.0001/0.001, train"), "{}", report.fit);
+        report.fit.lambda = Some(1e-4);
+        assert!(!report.to_string().contains("lambda of each level"), "one lambda for all levels");
     }
 
     #[test]

@@ -169,15 +169,18 @@ fn parameter_edge_warning(report: &FitReport) -> Option<String> {
     if ![C.name, LAMBDA.name].contains(&grid.name) {
         return None;
     }
-    let mut grid_points: Vec<_> = grid.values.iter().copied().zip(errors.iter().copied().map(Some)).collect();
-    grid_points.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let smallest_error = Some(errors.iter().copied().fold(f64::INFINITY, f64::min));
-    let best_index = if grid_points.first()?.1 == smallest_error {
-        0
-    } else {
-        grid_points.iter().rposition(|pair| pair.1 == smallest_error)?
-    };
-    grid_edge_warning(grid.name, &grid_points, best_index, "the held-out error")
+    // one list of errors for each level of quantiles
+    errors.chunks(grid.values.len().max(1)).find_map(|errors| {
+        let mut grid_points: Vec<_> = grid.values.iter().copied().zip(errors.iter().copied().map(Some)).collect();
+        grid_points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let smallest_error = Some(errors.iter().copied().fold(f64::INFINITY, f64::min));
+        let best_index = if grid_points.first()?.1 == smallest_error {
+            0
+        } else {
+            grid_points.iter().rposition(|pair| pair.1 == smallest_error)?
+        };
+        grid_edge_warning(grid.name, &grid_points, best_index, "the held-out error")
+    })
 }
 
 /// Warns if the held-out error still falls at the largest rank.
@@ -291,5 +294,9 @@ mod tests {
         let mut inside = good();
         inside.figures = compared([3.0, 2.0, 2.5]);
         assert_eq!(improvement_warnings(&inside), Vec::<String>::new());
+        // a second level, whose error falls at the end
+        inside.figures[1].values.extend([3.0, 2.0, 1.0]);
+        let warnings = improvement_warnings(&inside);
+        assert!(warnings.len() == 1 && warnings[0].contains("C 10 is the largest"), "{warnings:?}");
     }
 }

@@ -481,8 +481,9 @@ class KernelEstimator(JobParameters, BaseEstimator):
         """Sets the attributes that both the report of a fit and the metadata of a model contain."""
         self.kernel_, self.rank_, certificate = source["kernel"], source["rank"], source["certificate"]
         self.trace_error_ = None if certificate is None else certificate["trace_error"]
-        if source["lambda"] is not None:
-            self.lambda_ = source["lambda"]
+        levels = [figure["values"] for figure in source.get("figures") or [] if figure["name"] == "lambda of each level"]
+        if source["lambda"] is not None or levels:
+            self.lambda_ = source["lambda"] if source["lambda"] is not None else levels[0]
 
     def _warn_all(self, warnings: list[str]) -> None:
         """Issues the warnings of the engine."""

@@ -88,8 +88,11 @@ def _of_figures(estimator: Any, report: dict[str, Any]) -> dict[str, Any]:
             weight, lambdas = _weight(report), np.asarray(grid["values"], dtype=np.float64)
             lambdas = 1.0 / (2.0 * weight * lambdas) if grid["name"] == "C" else lambdas
             name, values = regularisation(estimator, lambdas, weight)
-            best = int(np.argmin(np.abs(np.log(np.maximum(lambdas, 1e-300) / max(report["lambda"], 1e-300)))))
-            scoring, mean = score_of(error, figure["values"])
+            # the mean over the levels of quantiles, each with errors at all values
+            errors = np.reshape(figure["values"], (-1, len(lambdas))).mean(axis=0)
+            chosen = lambdas[np.argmin(errors)] if report["lambda"] is None else report["lambda"]
+            best = int(np.argmin(np.abs(np.log(np.maximum(lambdas, 1e-300) / max(chosen, 1e-300)))))
+            scoring, mean = score_of(error, errors)
             return results([{name: value} for value in values], best, scoring, mean)
     return {}
 

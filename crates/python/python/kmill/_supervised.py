@@ -437,13 +437,14 @@ class KernelQuantileRegressor(PredictionIntervals, Weighted, Regressor):
     """Quantile regression; also expectiles (``loss="expectile"``) and robust means (``loss="huber"``).
 
     It minimises the mean loss plus ``lambdas |w|^2`` for each quantile, on common features. The pinball loss is multiplied by the standard
-    deviation of the target, so that ``lambdas`` does not depend on its unit. By default validation rows choose one of four values.
-    The quantiles of a row are sorted, so they do not cross.
+    deviation of the target, so that ``lambdas`` does not depend on its unit. By default validation rows choose one of four values
+    for each quantile. The quantiles of a row are sorted, so they do not cross.
 
     Attributes
     ----------
-    lambda_ : float
-        The regularisation parameter per row, common to all quantiles.
+    lambda_ : float or list of float
+        The regularisation parameter per row; a list with the parameter of each quantile if validation rows chose different values.
+        A loaded model has only a common value.
 
     References
     ----------

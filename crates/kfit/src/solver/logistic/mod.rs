@@ -164,7 +164,7 @@ impl<T: Real> Solver<T> for Logistic {
         let moments = sample.as_ref().map(|sample| &sample.moments).or(moments_of_all).ok_or_else(no_moments)?;
         let rows = Rows { loss: targets.row_loss(&features), row_weights: &features.weights, held_out_fold: None };
         let (mut f, mut derivatives) = (vec![0.0; score_count], vec![0.0; score_count]);
-        let row_loss = |i: usize, scores: &mut dyn Iterator<Item = f64>| {
+        let row_loss = |_: usize, i: usize, scores: &mut dyn Iterator<Item = f64>| {
             f.iter_mut().zip(scores).for_each(|(f, score)| *f = score);
             targets.loss_unit() * rows.loss.link(i, &mut f, &mut derivatives)
         };
@@ -193,11 +193,11 @@ impl<T: Real> Solver<T> for Logistic {
             &self.penalties,
             data,
             &features.weights,
-            targets.held_out_name(),
+            (1, targets.held_out_name()),
             held_out_scores,
             row_loss,
         )?;
-        let lambda = selection.penalty.lambda(features.weight_outside(None));
+        let lambda = selection.penalties[0].lambda(features.weight_outside(None));
         let stage = data.resources.stage_observer.start_stage("newton", None);
         let (mut start, mut moments_of_sample) = (None, None);
         if let Some(sample) = sample {

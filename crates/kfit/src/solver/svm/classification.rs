@@ -221,14 +221,14 @@ impl Svm {
         held_out_scores: impl FnOnce() -> Result<HeldOutScores<T>>,
     ) -> Result<SelectedPenalty<T>> {
         let decider = if self.is_one_vs_one { classes.clone().one_vs_one() } else { classes.clone() };
-        let error = |i: usize, scores: &mut dyn Iterator<Item = f64>| {
+        let error = |_: usize, i: usize, scores: &mut dyn Iterator<Item = f64>| {
             f64::from(u8::from(decider.decide(scores) != codes[i] as usize))
         };
         cross_validation::cross_validate(
             &self.penalties,
             data,
             weights,
-            "held-out error at each",
+            (1, "held-out error at each"),
             held_out_scores,
             error,
         )
@@ -378,11 +378,11 @@ impl<T: Real> Solver<T> for Svm {
         let selection =
             self.select_penalty(data, classes, (&features.class_codes, &features.weights), held_out_scores)?;
         let n = features.weight_outside(None);
-        let (lambda, c) = (selection.penalty.lambda(n), selection.penalty.c(n));
+        let (lambda, c) = (selection.penalties[0].lambda(n), selection.penalties[0].c(n));
         let costs: Vec<f64> = weights.iter().map(|weight| c * weight).collect();
         let solved_problems = self.final_fit(&features, data, c, &costs, k)?;
         let bounds = self.radius_and_margins(&features, data, &solved_problems, &costs, k)?;
-        let mut solution = solution_of(solved_problems, 2.0 * lambda, Some(lambda), gathered.certificate);
+        let mut solution = solution_of(solved_problems, &[lambda], gathered.certificate);
         solution.figures.extend(bounds);
         solution.passes += radius_margin::PASSES;
         Ok(self.add_selection(solution, selection, (&features.class_codes, &features.weights), (classes, data)))

@@ -296,17 +296,19 @@ fn warn_of_gap<'b, T: Real>(
     }
 }
 
-/// Builds the result from solved problems. The reported objectives are multiplied by
-/// `objective_factor`.
+/// Builds the result from solved problems. `lambdas` are the regularisation parameters of the
+/// levels, and problem j has the level j mod the number of levels. The reported objectives are the
+/// mean loss plus lambda ‖w‖²; without `lambdas`, they are reported unchanged.
 fn solution_of<T>(
     SolvedProblems { best_points, gaps, passes, step_count }: SolvedProblems,
-    objective_factor: f64,
-    lambda: Option<f64>,
+    lambdas: &[f64],
     certificate: Option<crate::CertificateState>,
 ) -> Solution<T> {
     let values_of = |value: &dyn Fn(&CertifiedPoint) -> f64| best_points.iter().map(value).collect::<Vec<f64>>();
+    let factors: Vec<f64> = if lambdas.is_empty() { vec![1.0] } else { lambdas.iter().map(|l| 2.0 * l).collect() };
+    let objectives = best_points.iter().zip(factors.iter().cycle()).map(|(best, factor)| factor * best.primal);
     let figures = vec![
-        NamedValues { name: "objective", values: values_of(&|best| objective_factor * best.primal) },
+        NamedValues { name: "objective", values: objectives.collect() },
         NamedValues { name: "duality gap", values: values_of(&CertifiedPoint::gap) },
         NamedValues { name: "support vectors", values: values_of(&|best| best.support_vectors as f64) },
         NamedValues::single("steps", step_count as f64),
@@ -317,7 +319,7 @@ fn solution_of<T>(
         weights: Mat::from_fn(p, best_points.len(), |i, j| best_points[j].w[i]),
         intercept: best_points.iter().map(|best| best.b).collect(),
         certificate,
-        lambda,
+        lambda: lambdas.first().copied().filter(|first| lambdas.iter().all(|lambda| lambda == first)),
         figures,
         passes: 1 + passes,
         ..Solution::default()

@@ -75,6 +75,6 @@ impl<T: Real> Solver<T> for OneClass {
         let weights = &features.weights;
         let row_fn = move |i: usize| TargetAndCost { y: 0.0, c: cost * weights.get(i) };
         let solved_problems = solve(&features, data, self.max_steps, vec![(row_fn, problem_options)])?;
-        Ok(solution_of(solved_problems, 1.0, None, gathered.certificate))
+        Ok(solution_of(solved_problems, &[], gathered.certificate))
     }
 }

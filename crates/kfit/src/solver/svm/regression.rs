@@ -4,11 +4,11 @@
 //! Every target has one function for each level, all on the same features. A function has its own
 //! problem, and the problems are solved in common passes. In cross-validation, the fits along the
 //! regularisation parameters start from the solution at the parameter before. The parameter with
-//! the smallest held-out loss wins: the squared error for `svr`, the own loss for `quantile`. It is
-//! common to all functions of a model.
+//! the smallest held-out loss wins: the squared error for `svr`, the own loss for `quantile`. Every
+//! level has its own parameter, which is common to all targets.
 //!
-//! Functions of different levels may cross where the rows are few. Predictions of a row are
-//! therefore sorted (rearranged), which never increases the loss
+//! Functions of different levels may cross if rows are few. Predictions of a row are therefore
+//! sorted (rearranged), which never increases the loss
 //! ([`RegressionLoss::sort_outputs`]).
 //!
 //! The pinball loss of a target is multiplied by the standard deviation of the target. It then has
@@ -88,18 +88,20 @@ impl FitLosses {
         }
     }
 
-    /// Returns the mean error of the scores of a row: the squared error, or the loss of the model's
-    /// predictions. `outputs` is a buffer.
-    pub(super) fn held_out_error(&self, scores: impl Iterator<Item = f64>, y: &[f64], outputs: &mut Vec<f64>) -> f64 {
-        match &self.model_loss {
-            None => scores.zip(y).map(|(score, y)| (score - y) * (score - y)).sum::<f64>() / y.len() as f64,
-            Some(loss) => {
-                outputs.clear();
-                outputs.extend(scores);
-                loss.sort_outputs(outputs);
-                loss.mean(outputs, y)
-            }
-        }
+    /// Returns the number of functions of each target.
+    pub(super) fn level_count(&self) -> usize {
+        self.model_loss.as_ref().map_or(1, RegressionLoss::outputs_per_target)
+    }
+
+    /// Returns the mean error, over the targets, of the scores of a row at a level: the squared
+    /// error, or the loss of the model.
+    pub(super) fn held_out_error(&self, level: usize, scores: impl Iterator<Item = f64>, y: &[f64]) -> f64 {
+        let level_scores = scores.enumerate().skip(level).step_by(self.level_count()).zip(y);
+        let error = |((k, score), y): ((usize, f64), &f64)| match &self.model_loss {
+            None => (score - y) * (score - y),
+            Some(loss) => loss.value(k, *y, score),
+        };
+        level_scores.map(error).sum::<f64>() / y.len() as f64
     }
 
     /// Adds the loss of the model to its solution.
@@ -173,19 +175,20 @@ impl Regression {
         }
     }
 
-    /// Returns the problems of some functions at the cost C, on the rows outside a fold or on all
-    /// rows. `moments` are the mean and the standard deviation of each target on these rows.
+    /// Returns the problems of some functions, on the rows outside a fold or on all rows. `costs`
+    /// are the costs C of the functions, which are repeated. `moments` are the mean and the
+    /// standard deviation of each target on these rows.
     fn problems<'k, T: Real>(
         &self,
         features: &'k StoredFeatures<'_, T>,
         functions: &[FunctionLoss],
         moments: &[(f64, f64)],
         held_out_fold: Option<u16>,
-        cost: f64,
+        costs: &[f64],
     ) -> Vec<(impl RowFn + use<'k, T>, ProblemOptions)> {
         let (t, y, weights, folds) = (moments.len(), &features.y[..], &features.weights, &features.row_folds[..]);
         let mean_weight = features.mean_weight(held_out_fold);
-        let problem = |function: &FunctionLoss| {
+        let problem = |(function, cost): (&FunctionLoss, &f64)| {
             let (target, (_, deviation)) = (function.target, moments[function.target]);
             let (centre, c) = (self.target_centre(moments[target]), cost * function.cost_factor);
             // the target's standard deviation is the unit of the envelope
@@ -196,7 +199,7 @@ impl Regression {
             };
             (row_fn, ProblemOptions { typical_cost, ..self.problem_options(function.loss) })
         };
-        functions.iter().map(problem).collect()
+        functions.iter().zip(costs.iter().cycle()).map(problem).collect()
     }
 
     /// Returns the number that is subtracted from a target with this mean and deviation.
@@ -228,8 +231,8 @@ impl Regression {
             let groups = (0..function_count).step_by(functions_per_group).zip(functions.chunks(functions_per_group));
             for (first_column, group) in groups {
                 let problems_at = |penalty_index: usize| {
-                    let cost = self.penalties[penalty_index].c(weight);
-                    let mut problems = solver.problems(features, group, &moments, Some(fold), cost);
+                    let costs = [self.penalties[penalty_index].c(weight)];
+                    let mut problems = solver.problems(features, group, &moments, Some(fold), &costs);
                     problems.iter_mut().for_each(|(_, options)| options.max_idle_steps = max_idle_steps::<T>());
                     problems
                 };
@@ -307,28 +310,29 @@ impl<T: Real> Solver<T> for Regression {
             return Ok(solution);
         }
         let (features, gathered) = StoredFeatures::gather(data, GatherOptions::default())?;
-        let (t, mut outputs) = (data.targets.count(), Vec::new());
+        let t = data.targets.count();
         let losses = self.losses(t, |target| target_values(&features, t, target, None));
-        let error = |i: usize, scores: &mut dyn Iterator<Item = f64>| {
-            losses.held_out_error(scores, &features.y[i * t..][..t], &mut outputs)
+        let error = |level: usize, i: usize, scores: &mut dyn Iterator<Item = f64>| {
+            losses.held_out_error(level, scores, &features.y[i * t..][..t])
         };
         let selection = cross_validation::cross_validate(
             &self.penalties,
             data,
             &features.weights,
-            losses.held_out_name(),
+            (losses.level_count(), losses.held_out_name()),
             || self.held_out_scores(&features, data, &losses.functions),
             error,
         )?;
         let n = features.weight_outside(None);
-        let (lambda, c) = (selection.penalty.lambda(n), selection.penalty.c(n));
+        let costs: Vec<f64> = selection.penalties.iter().map(|penalty| penalty.c(n)).collect();
+        let lambdas: Vec<f64> = selection.penalties.iter().map(|penalty| penalty.lambda(n)).collect();
         let moments = target_moments(&features, data, None);
-        let problems = self.problems(&features, &losses.functions, &moments, None, c);
+        let problems = self.problems(&features, &losses.functions, &moments, None, &costs);
         let mut solved_problems = solve(&features, data, self.max_steps, problems)?;
         for (best, function) in solved_problems.best_points.iter_mut().zip(&losses.functions) {
             best.b += self.target_centre(moments[function.target]);
         }
-        let mut solution = solution_of(solved_problems, 2.0 * lambda, Some(lambda), gathered.certificate);
+        let mut solution = solution_of(solved_problems, &lambdas, gathered.certificate);
         solution.passes += selection.passes;
         solution.fold_functions = selection.fold_functions;
         solution.figures.extend(selection.figures);

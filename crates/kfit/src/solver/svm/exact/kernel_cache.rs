@@ -47,6 +47,12 @@ pub(super) fn bytes(n: usize, d: usize, element_bytes: usize) -> usize {
     }
 }
 
+/// Returns the maximum bytes of the kernel values that an SVM on n rows stores in addition to
+/// [`bytes`], if the budget allows.
+pub(super) fn optional_bytes(n: usize, element_bytes: usize) -> usize {
+    if n <= MAX_MATRIX_ROWS { 0 } else { (n - WORKING_SET).saturating_mul(n).saturating_mul(element_bytes) }
+}
+
 /// Returns the number of rounds that make up a sweep: those in which as many rows enter the working
 /// set as the SVM has.
 pub(super) fn rounds_per_sweep(n: usize) -> usize {

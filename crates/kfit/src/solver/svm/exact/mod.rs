@@ -396,12 +396,12 @@ impl<'a, T: Real> ExactSvmProblem<'a, T> {
         }
     }
 
-    /// Builds the result from solved SVMs. `svms` is as for [`Self::expansion`]. `deviations` are
-    /// the standard deviations of the targets.
+    /// Builds the result from solved SVMs. `svms` is as for [`Self::expansion`], and `lambdas` as
+    /// for [`solution_of`]. `deviations` are the standard deviations of the targets.
     fn solution<'f>(
         &self,
         svms: impl Iterator<Item = (&'f [usize], &'f SolvedSvm)> + Clone,
-        (objective_factor, lambda): (f64, Option<f64>),
+        lambdas: &[f64],
         deviations: &[f64],
     ) -> Solution<T> {
         let SvmExpansion { points, row_numbers: rows, coefficients, .. } = self.expansion(svms.clone());
@@ -434,7 +434,7 @@ impl<'a, T: Real> ExactSvmProblem<'a, T> {
             basis: Some(Basis::Landmarks { points, row_numbers: rows }),
             method: Some(crate::solver::SolveMethod { name: "exact", why }),
             passes: 0,
-            ..solution_of(solved_problems, objective_factor, lambda, None)
+            ..solution_of(solved_problems, lambdas, None)
         }
     }
 }
@@ -474,7 +474,11 @@ pub(super) fn stages(
                 concurrent_problem_count * kernel_cache::bytes(n, d, element_bytes),
                 remedy,
             )
-            .term("dual coefficients of all SVMs", n.saturating_mul(8 * problem_count * (2 + penalty_count)), remedy),
+            .term("dual coefficients of all SVMs", n.saturating_mul(8 * problem_count * (2 + penalty_count)), remedy)
+            .optional_term(
+                "further kernel values",
+                concurrent_problem_count.saturating_mul(kernel_cache::optional_bytes(n, element_bytes)),
+            ),
     };
     let plan =
         plan.term("rows that are scored", SCORED_ROWS.saturating_mul(n * element_bytes + 8 * problem_count), remedy);

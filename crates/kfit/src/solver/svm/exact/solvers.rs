@@ -58,14 +58,14 @@ impl<T: Real> ExactSvmProblem<'_, T> {
         Ok(held_out_scores)
     }
 
-    /// Solves the SVMs on all rows at one regularisation parameter. `deviations` are the standard
-    /// deviations of the targets.
+    /// Solves the SVMs on all rows. `lambdas` are as for [`super::solution_of`], and `deviations`
+    /// are the standard deviations of the targets.
     fn final_fit(
         &self,
         sets: &[SvmSet<'_, T>],
         problem_options: ProblemOptions,
         max_sweeps: usize,
-        lambda: Option<f64>,
+        lambdas: &[f64],
         deviations: &[f64],
     ) -> Result<Solution<T>> {
         let stage = self.data.resources.stage_observer.start_steps("SVMs", deviations.len() as u64);
@@ -75,10 +75,7 @@ impl<T: Real> ExactSvmProblem<'_, T> {
             &*stage,
         )?;
         warn_of_gap(&paths, problem_options.gap_tolerance, self.data, "");
-        // report the objective as mean loss plus lambda ‖w‖²; the one-class objective is reported
-        // unchanged
-        let objective_factor = lambda.map_or(1.0, |lambda| 2.0 * lambda);
-        Ok(self.solution(at_penalty(sets, &paths, 0), (objective_factor, lambda), deviations))
+        Ok(self.solution(at_penalty(sets, &paths, 0), lambdas, deviations))
     }
 }
 
@@ -168,12 +165,12 @@ impl Svm {
         };
         let selection = self.select_penalty(data, classes, (codes, &problem.weights), held_out_scores)?;
         let unit_deviations = vec![1.0; classifiers.len()];
-        let lambda = Some(selection.penalty.lambda(problem.weights.weight_sum(0..codes.len())));
+        let lambda = selection.penalties[0].lambda(problem.weights.weight_sum(0..codes.len()));
         let solution = problem.final_fit(
-            &svm_sets(None, &[selection.penalty]),
+            &svm_sets(None, &selection.penalties),
             problem_options,
             self.max_steps,
-            lambda,
+            &[lambda],
             &unit_deviations,
         )?;
         Ok(Some(self.add_selection(solution, selection, (codes, &problem.weights), (classes, data))))
@@ -195,10 +192,11 @@ impl Regression {
             (0..t).map(|j| mean_and_deviation(values_without(held_out_fold, j))).collect()
         };
         let losses = self.losses(t, |j| values_without(None, j));
-        let (functions, mut outputs) = (&losses.functions[..], Vec::new());
+        let (functions, level_count) = (&losses.functions[..], losses.level_count());
         let problem_options = self.problem_options(functions[0].loss);
         let centre_of = |k: usize, moments: &[(f64, f64)]| self.target_centre(moments[functions[k].target]);
         let centre_of = &centre_of;
+        // in the final fit, `penalties` are the parameters of the levels
         let svm_sets = |held_fold: Option<u16>, penalties: &[Regularisation]| -> Vec<SvmSet<'_, T>> {
             let (training_positions, target_moments) =
                 (problem.positions_outside(held_fold), moments_without(held_fold));
@@ -206,7 +204,9 @@ impl Regression {
             let (costs, weights): (Vec<f64>, _) = (penalties.iter().map(|p| p.c(weight)).collect(), &problem.weights);
             let row_fn = move |k: usize, penalty: usize, i: usize| TargetAndCost {
                 y: y(i, functions[k].target) - centre_of(k, &target_moments),
-                c: costs[penalty] * functions[k].cost_factor * weights.get(i),
+                c: costs[if held_fold.is_some() { penalty } else { k % level_count }]
+                    * functions[k].cost_factor
+                    * weights.get(i),
             };
             let losses = functions.iter().map(|function| function.loss).collect();
             vec![SvmSet::new(training_positions, functions.len(), row_fn).with_losses(losses)]
@@ -214,11 +214,11 @@ impl Regression {
         let fold_moments: Vec<Vec<(f64, f64)>> =
             (0..data.folds.count() as u16).map(|fold| moments_without(Some(fold))).collect();
         let mut row_targets = vec![0.0; t];
-        let error = |i: usize, scores: &mut dyn Iterator<Item = f64>| {
+        let error = |level: usize, i: usize, scores: &mut dyn Iterator<Item = f64>| {
             row_targets.iter_mut().enumerate().for_each(|(j, target)| *target = y(i, j));
             let moments = &fold_moments[problem.folds[i] as usize];
             let scores = scores.enumerate().map(|(k, score)| score + centre_of(k, moments));
-            losses.held_out_error(scores, &row_targets, &mut outputs)
+            losses.held_out_error(level, scores, &row_targets)
         };
         let path_problem_options = vec![problem_options; self.penalties.len()];
         let held_out_scores = || {
@@ -232,18 +232,18 @@ impl Regression {
             &self.penalties,
             data,
             &problem.weights,
-            losses.held_out_name(),
+            (level_count, losses.held_out_name()),
             held_out_scores,
             error,
         )?;
-        let (lambda, final_moments) =
-            (Some(selection.penalty.lambda(problem.weights.weight_sum(0..problem.rows.len()))), moments_without(None));
+        let (weight, final_moments) = (problem.weights.weight_sum(0..problem.rows.len()), moments_without(None));
+        let lambdas: Vec<f64> = selection.penalties.iter().map(|penalty| penalty.lambda(weight)).collect();
         let deviations: Vec<f64> = functions.iter().map(|function| final_moments[function.target].1).collect();
         let mut solution = problem.final_fit(
-            &svm_sets(None, &[selection.penalty]),
+            &svm_sets(None, &selection.penalties),
             problem_options,
             self.max_steps,
-            lambda,
+            &lambdas,
             &deviations,
         )?;
         solution.intercept.iter_mut().enumerate().for_each(|(k, b)| *b += centre_of(k, &final_moments));
@@ -270,6 +270,6 @@ impl OneClass {
         let mut diagonal = vec![0.0; problem.rows.len()];
         problem.kernel.diag(problem.x(), &mut diagonal);
         let mean_diagonal = diagonal.iter().map(|k| k.abs()).sum::<f64>() / diagonal.len().max(1) as f64;
-        problem.final_fit(&svm_sets, problem_options, self.max_steps, None, &[mean_diagonal]).map(Some)
+        problem.final_fit(&svm_sets, problem_options, self.max_steps, &[], &[mean_diagonal]).map(Some)
     }
 }
