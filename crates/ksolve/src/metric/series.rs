@@ -138,8 +138,9 @@ fn variance_between_folds<T: Real>(sample: &MemoryRows<T>, folds: &Folds, target
     if total_squares <= 0.0 {
         return Ok(0.0);
     }
-    // the codes are ±1, so Σ_j variance_j/4 = 1 − Σ_j p_j² for classes of fractions p_j. If the rows
-    // are sorted by class and a fold has several classes, (k − 1) Σ_j p_j² lies between the k folds
+    // the codes are ±1, so Σ_j variance_j/4 = 1 − Σ_j p_j² for classes of fractions p_j. If the
+    // rows are sorted by class and a fold has several classes, (k − 1) Σ_j p_j² lies between the k
+    // folds
     let largest_fraction = match targets {
         Targets::Classes(_) if t > 1 => {
             let variance = total_squares / (4.0 * n);

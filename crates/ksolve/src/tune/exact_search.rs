@@ -253,8 +253,8 @@ fn exact_solver(
 }
 
 impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
-    /// Searches for the best exact solver, as far as the time allows further trials. Returns false if
-    /// the first trial predicts that the final fit exceeds the time.
+    /// Searches for the best exact solver, as far as the time allows further trials. Returns false
+    /// if the first trial predicts that the final fit exceeds the time.
     fn run(&mut self, winner: &Contender, search_result: &KernelSearchResult, lambdas: &[Option<f64>]) -> Result<bool> {
         let kernels = self.kernels(winner, search_result)?;
         for candidate in kernels {

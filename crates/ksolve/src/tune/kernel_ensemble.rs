@@ -57,10 +57,9 @@ struct MemberTime {
 }
 
 impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
-    /// Learns `kernels`, and tries the mean of the best of them, of fewer if the time does not suffice
-    /// for the requested number. If the time or the memory does not suffice for a further fit, the
-    /// best exact fit stays.
-    /// If `is_series` is true, time and steps for [`ExactSearch::fit_for_neighbours`] are reserved
+    /// Learns `kernels`, and tries the mean of the best of them, of fewer if the time does not
+    /// suffice for the requested number. If the time or the memory does not suffice for a further
+    /// fit, the best exact fit stays. If `is_series` is true, time and steps for [`ExactSearch::fit_for_neighbours`] are reserved
     /// before further stages of learning.
     pub(super) fn try_kernel_ensemble(&mut self, kernels: &[Kernel], is_series: bool) -> Result<()> {
         let (fit_time, trials) = (self.log.last_duration, self.trials);
@@ -177,8 +176,8 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
     }
 
     /// Learns all expressions on the first stage, and returns the best by ascending criterion: as
-    /// many as requested, or as many as the time allows. Returns `None` if the time does not suffice
-    /// for a single one.
+    /// many as requested, or as many as the time allows. Returns `None` if the time does not
+    /// suffice for a single one.
     fn learn_candidates(
         &mut self,
         kernels: &[Kernel],

@@ -9,8 +9,8 @@ use crate::Targets;
 use kapprox::Real;
 use kstore::statistics::ColumnMoments;
 
-/// Maximum number of rows on which the errors of metrics count as optimistic. Chosen: with more rows
-/// a metric fits the noise less.
+/// Maximum number of rows on which the errors of metrics count as optimistic. Chosen: with more
+/// rows a metric fits the noise less.
 const MAX_OPTIMISTIC_ROWS: usize = 5_000;
 
 /// Maximum product of rows, features and target columns for which the trials learn a metric again.
