@@ -306,10 +306,7 @@ impl<'a, T: Real> Contest<'a, T> {
     /// probabilities follow, in the order of the contenders. Failed fits are last.
     fn sort_alive(&mut self) {
         let reports: Vec<&ContenderReport> = self.alive.iter().map(|index| &self.contenders[*index].report).collect();
-        let mut ranked: Vec<([f64; 2], usize)> =
-            shared_fold_means(&reports).into_iter().zip(self.alive.iter().copied()).collect();
-        ranked.sort_by(|([a, a_loss], _), ([b, b_loss], _)| a.total_cmp(b).then(a_loss.total_cmp(b_loss)));
-        self.alive = ranked.into_iter().map(|(_, index)| index).collect();
+        self.alive = order_of_means(&shared_fold_means(&reports)).into_iter().map(|i| self.alive[i]).collect();
     }
 
     /// Ends the contest and returns the winner and all contenders.
@@ -338,6 +335,14 @@ fn shared_fold_means(reports: &[&ContenderReport]) -> Vec<[f64; 2]> {
         None => [f64::INFINITY; 2],
     };
     reports.iter().map(means).collect()
+}
+
+/// Returns the positions of the means, the lowest mean error first, and of equal errors the lowest
+/// log-loss.
+fn order_of_means(means: &[[f64; 2]]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..means.len()).collect();
+    order.sort_by(|i, j| means[*i][0].total_cmp(&means[*j][0]).then(means[*i][1].total_cmp(&means[*j][1])));
+    order
 }
 
 fn survivor_count(alive: usize) -> usize {
@@ -385,7 +390,11 @@ mod tests {
         ];
         let none = f64::INFINITY;
         assert_eq!(shared_fold_means(&reports.each_ref()), [[0.2, none], [0.3, 0.75], [0.25, 0.5], [none, none]]);
-        assert_eq!(shared_fold_means(&[&reports[0], &reports[1]]), [[0.4, none], [0.4, 0.825]]);
+        let means = shared_fold_means(&[&reports[0], &reports[1]]);
+        assert_eq!(means, [[0.4, none], [0.4, 0.825]]);
+        // of equal errors, the one with probabilities is first
+        assert_eq!(order_of_means(&means), [1, 0]);
+        assert_eq!(order_of_means(&[[0.4, 0.9], [0.3, none], [0.4, 0.8], [none, none]]), [1, 2, 0, 3]);
     }
 
     #[test]

@@ -59,8 +59,8 @@ struct MemberTime {
 impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
     /// Learns `kernels`, and tries the mean of the best of them, of fewer if the time does not
     /// suffice for the requested number. If the time or the memory does not suffice for a further
-    /// fit, the best exact fit stays. If `is_series` is true, time and steps for [`ExactSearch::fit_for_neighbours`] are reserved
-    /// before further stages of learning.
+    /// fit, the best exact fit stays. If `is_series` is true, time and steps for
+    /// [`ExactSearch::fit_for_neighbours`] are reserved before further stages of learning.
     pub(super) fn try_kernel_ensemble(&mut self, kernels: &[Kernel], is_series: bool) -> Result<()> {
         let (fit_time, trials) = (self.log.last_duration, self.trials);
         let Some(fold) = self.folds.first().filter(|_| !trials.has_sparse_rows() && !kernels.is_empty()) else {

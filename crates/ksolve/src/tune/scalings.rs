@@ -38,16 +38,9 @@ impl<T: Real> KernelSearch<'_, T> {
         row_count < MAX_OPTIMISTIC_ROWS && size <= MAX_RELEARNING_SIZE
     }
 
-    /// Returns true if most features have the same range, such as pixels: they are measured in the
-    /// same unit. Standard scaling then enlarges those that are nearly constant.
+    /// Returns true if most features have the same range.
     pub(super) fn has_common_range(&self) -> bool {
-        let varying = || self.survey.statistics.inputs.iter().filter(|column| !column.is_constant());
-        let lowest = varying().map(|column| column.min).fold(f64::INFINITY, f64::min);
-        let highest = varying().map(|column| column.max).fold(f64::NEG_INFINITY, f64::max);
-        let min_range = COMMON_RANGE * (highest - lowest);
-        let is_common = |column: &&ColumnMoments| column.min == lowest && column.max - lowest >= min_range;
-        let count = varying().count();
-        count >= MIN_COMMON_FEATURES && 2 * varying().filter(is_common).count() >= count
+        has_common_range(&self.survey.statistics.inputs)
     }
 
     /// Returns the search with the clearly lower error, or `self` without a clear difference.
@@ -71,5 +64,43 @@ impl<T: Real> KernelSearch<'_, T> {
         best.passes += other.passes;
         best.planned_bytes = best.planned_bytes.max(other.planned_bytes);
         best
+    }
+}
+
+/// Returns true if most features have the same range, such as pixels: they are measured in the same
+/// unit. Standard scaling then enlarges those that are nearly constant.
+fn has_common_range(inputs: &[ColumnMoments]) -> bool {
+    let varying = || inputs.iter().filter(|column| !column.is_constant());
+    let lowest = varying().map(|column| column.min).fold(f64::INFINITY, f64::min);
+    let highest = varying().map(|column| column.max).fold(f64::NEG_INFINITY, f64::max);
+    let min_range = COMMON_RANGE * (highest - lowest);
+    let is_common = |column: &&ColumnMoments| column.min == lowest && column.max - lowest >= min_range;
+    let count = varying().count();
+    count >= MIN_COMMON_FEATURES && 2 * varying().filter(is_common).count() >= count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pixels_have_a_common_range() {
+        let column = |min: f64, max: f64| ColumnMoments {
+            count: 100,
+            weight_sum: 100.0,
+            mean: 0.5 * (min + max),
+            m2: (max - min).powi(2),
+            min,
+            max,
+            is_integer: true,
+        };
+        // half of the pixels reach the highest values, the others are darker, and one is constant
+        let mut pixels = [vec![column(0.0, 15.0); 5], vec![column(0.0, 4.0); 4], vec![column(0.0, 0.0)]].concat();
+        assert!(!has_common_range(&pixels), "nine features are too few");
+        pixels.push(column(0.0, 16.0));
+        assert!(has_common_range(&pixels));
+        pixels.extend([column(0.0, 4.0), column(1.0, 16.0), column(-3.0, 1.0)]);
+        assert!(!has_common_range(&pixels), "another lowest value");
+        assert!(!has_common_range(&[]));
     }
 }
