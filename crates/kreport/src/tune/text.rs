@@ -3,7 +3,8 @@
 use super::{TuneReport, TuneRow};
 use crate::evaluate::{percent_with_error, with_error};
 use crate::table::{
-    self, Align, AlignedTable, Grid, format_count, number, optional_number, percent, rounded_kernel, shortest_number,
+    self, Align, AlignedTable, Grid, MAX_CELL_WIDTH, format_count, number, optional_number, percent, rounded_kernel,
+    shorten_middle, shortest_number,
 };
 use ksolve::Task;
 use ksolve::job::{MetricSource, Scaling};
@@ -251,7 +252,8 @@ fn format_error_rate(score: &HeldOutScore) -> String {
 fn candidate_name(kernel: &str, metric: &str, scale: &str) -> String {
     let metric = if metric == MetricSource::None.to_string() { String::new() } else { format!(", {metric} metric") };
     let scale = if scale == Scaling::default().to_string() { String::new() } else { format!(", {scale}") };
-    format!("{}{metric}{scale}", rounded_kernel(kernel))
+    let suffix = format!("{metric}{scale}");
+    shorten_middle(rounded_kernel(kernel), MAX_CELL_WIDTH.saturating_sub(suffix.chars().count())) + &suffix
 }
 
 impl fmt::Display for TuneReport {
