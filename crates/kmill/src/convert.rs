@@ -344,7 +344,7 @@ pub(crate) fn main(args: &ConvertArgs) -> Result<()> {
     }
     if rows_without_target > 0 {
         let count = format_count(rows_without_target);
-        run.progress.warn(&format!("rows without a target are in neither part: {count} (--missing error stops)"));
+        run.progress.warn(format!("rows without a target are in neither part: {count} (--missing error stops)"));
     }
     if run.json {
         return output::print_json(&writer::WrittenFiles { rows: total_rows, files: &all_files });

@@ -131,7 +131,7 @@ pub(crate) fn run(args: &PredictArgs, run: &RunSettings) -> Result<(u64, Vec<Ano
         predictor = predictor.with_background_or(&selected)?;
     }
     if args.contributions || args.reasons.is_some() {
-        run.progress.note(&format!("contributions are in units of {}", contribution_unit(predictor.metadata())));
+        run.progress.note(&format!("contributions are {}", contribution_unit(predictor.metadata())));
     }
     // keep rows with missing values, even if the fit dropped them, unless --missing is given
     let keeps_incomplete_rows = args.data.missing.is_none() && args.top.is_none();
@@ -165,13 +165,15 @@ pub(crate) fn run(args: &PredictArgs, run: &RunSettings) -> Result<(u64, Vec<Ano
     Ok((written.rows, Vec::new()))
 }
 
-/// Describes the quantity that the contributions of a model sum to.
+/// Describes the unit of the contributions of a model.
 fn contribution_unit(metadata: &ModelMetadata) -> String {
     match (metadata.task, &metadata.link) {
         (Task::Classification, Some(Link::Logit)) => "log-odds of the class".to_string(),
-        (Task::Classification, _) => format!("the {} score of the class, as predict --scores writes it", metadata.solver),
-        (Task::Regression, _) => format!("the target, {}", display::escape_line(&metadata.targets.join(", "))),
-        _ => "the prediction".to_string(),
+        (Task::Classification, _) => format!("parts of the {} score of the class (--scores)", metadata.solver),
+        (Task::Regression, _) => {
+            format!("in the unit of the target {}", display::escape_line(&metadata.targets.join(", ")))
+        }
+        _ => "in the unit of the prediction".to_string(),
     }
 }
 

@@ -117,3 +117,22 @@ pub(crate) fn weights_fact(metric: &MetricReport, coded_columns: &[&str]) -> (&'
 
 /// Name of the fact that lists the weights of the columns in a metric.
 pub(crate) const METRIC_WEIGHTS: &str = "metric weights";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_of_a_metric_are_no_importance() {
+        let metric = |source: &str| {
+            let fractions = vec![("date.hour.sin".to_string(), 0.25), ("a".to_string(), 0.5), ("date".to_string(), 0.25)];
+            MetricReport::new(source.to_string(), 3, fractions, &[], Vec::new())
+        };
+        let (name, line) = weights_fact(&metric("given"), &["date"]);
+        assert!(name == "metric weights" && line.starts_with("a 50.0 %, date 50.0 % (how fast"), "{name} {line}");
+        assert!(weight_heading(&metric("given")).contains("not importance"));
+        // the slopes of a regression
+        assert_eq!(weights_fact(&metric("kdr"), &["date"]), ("importance", "a 50.0 %, date 50.0 %".to_string()));
+        assert_eq!(weight_heading(&metric("kdr")), "importance");
+    }
+}

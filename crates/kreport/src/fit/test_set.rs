@@ -197,3 +197,42 @@ impl fmt::Display for TestSetReport {
         error_note(&self.spec, &self.scores).map_or(Ok(()), |note| write!(f, "\n{note}\n"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::report;
+    use super::*;
+    use kmodel::score::RegressionMetrics;
+    use ksolve::predict::{RegressionErrors, RegressionScores};
+
+    #[test]
+    fn a_test_error_far_above_the_cross_validated_error_is_a_warning() {
+        let mut fit = report().fit;
+        let (rank, lambda) = (fit.rank, fit.lambda);
+        let is_chosen = |cell: &&mut ksolve::SurfaceCell| cell.rank == rank && Some(cell.lambda) == lambda;
+        let cell = fit.surface.iter_mut().find(is_chosen).unwrap();
+        // cross-validated rmse 2 ± 0.058
+        (cell.cv_mse, cell.fold_mse) = (Some(4.0), vec![Some(3.6), Some(4.0), Some(4.4)]);
+        let warning = |rmse: f64| {
+            let mse = Some(rmse * rmse);
+            let (rmse, mae, median_error, mape) = (Some(rmse), None, None, None);
+            let scores = RegressionMetrics { mse, rmse, mae, median_error, mape, r2: None, relative_error: None };
+            let standard_errors = RegressionErrors { rmse: Some(0.1), ..RegressionErrors::default() };
+            let scores = RegressionScores {
+                rows: 10.0,
+                scores,
+                standard_errors,
+                error_clusters: None,
+                by_target: Vec::new(),
+                coverage: None,
+                loss: None,
+                intervals: Vec::new(),
+                naive_forecast: None,
+            };
+            excess_warning(&fit, &EvaluateReport::Target(Evaluation::Regression(scores)))
+        };
+        let text = warning(2.5).unwrap();
+        assert!(text.contains("rmse 2.500 is 4.3 standard errors above the cross-validated rmse 2.000"), "{text}");
+        assert_eq!((warning(2.3), warning(1.0)), (None, None));
+    }
+}

@@ -253,7 +253,7 @@ fn constants(columns: &[&ColumnSample]) -> Option<Finding> {
         (column.present_count() >= MIN_VALUES && column.present().all(|value| value == first)).then_some(first)
     };
     let affected: Vec<(&ColumnSample, f64)> =
-        columns.iter().filter_map(|column| Some((*column, constant_value(column)?))).collect();
+        columns.iter().copied().filter_map(|column| Some((column, constant_value(column)?))).collect();
     let with_value = |(column, value): &(&ColumnSample, f64)| {
         let gaps = if column.present_count() < column.values.len() { " or missing" } else { "" };
         format!("{} ({}{gaps})", column.name, column.show(*value))
@@ -393,6 +393,18 @@ pub(super) mod tests {
             assert_eq!(found[0].0, topic, "{name}");
             assert!(found[0].1.contains(&name), "{name}: {found:?}");
         }
+    }
+
+    #[test]
+    fn a_column_of_one_value_and_gaps_is_constant_and_stays() {
+        let gaps = column("version", |i| if i % 9 == 0 { f64::NAN } else { 3.0 });
+        let whole = sample([column("b", noise), gaps]);
+        let found = findings(&whole, None);
+        let [constant, missing] = &found[..] else { panic!("{found:?}") };
+        assert_eq!((constant.topic, &*constant.finding), (Topic::Constant, "version (3 or missing)"));
+        assert!(constant.options.is_empty() && missing.finding == "version 11.2 %", "{missing:?}");
+        let found = findings(&TableSample { stored_rows: 5000, ..whole }, None);
+        assert_eq!(found[1].finding, "version about 11.2 %");
     }
 
     #[test]

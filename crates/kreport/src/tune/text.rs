@@ -33,7 +33,8 @@ impl TuneReport {
         let winner = self.rows.iter().rfind(|row| row.kept);
         let marked_cell =
             winner.and_then(|row| Some((candidate_names.iter().position(|other| *other == name(row))?, row.rung)));
-        let row = |kernel: &String| (kernel.clone(), rungs.iter().map(|rung| best_score(kernel, rung)).collect());
+        let shown = |kernel: &String| shorten_middle(kernel.clone(), MAX_CELL_WIDTH);
+        let row = |kernel: &String| (shown(kernel), rungs.iter().map(|rung| best_score(kernel, rung)).collect());
         // the last comparison, of refined kernels, has no more rows than the first comparison
         let heading = |rung: &&[TuneRow]| match rung[0].rung > 0 && rung[0].rows <= first_row_count {
             true => format!("rank {}", format_count(rung[0].cell.rank as u64)),
@@ -71,7 +72,7 @@ impl TuneReport {
             let folds = contender.errors.len().to_string();
             table.push_row([
                 contender.solver.clone(),
-                kernel,
+                shorten_middle(kernel, MAX_CELL_WIDTH),
                 format_error(contender.mean),
                 format_error(contender.spread.map(|spread| spread / (contender.errors.len() as f64).sqrt())),
                 folds,
@@ -129,8 +130,13 @@ impl TuneReport {
         };
         // a default fit without probabilities has no log-loss
         let error_rates = || (format_error_rate(default), format_error_rate(chosen));
-        let (default, chosen) = format(default).zip(format(chosen)).unwrap_or_else(error_rates);
-        Some(format!("default fit {default}, chosen {chosen}"))
+        let (default_text, chosen_text) = format(default).zip(format(chosen)).unwrap_or_else(error_rates);
+        // the rows are the same, so the standard error of the difference is at most about this large
+        let standard_error = default.standard_error.zip(chosen.standard_error).map(|(a, b)| a.max(b));
+        let is_small = self.measure == SolverMeasure::Error
+            && standard_error.is_some_and(|error| (default.error - chosen.error).abs() <= error);
+        let note = if is_small { "; the difference is within the standard error" } else { "" };
+        Some(format!("default fit {default_text}, chosen {chosen_text}{note}"))
     }
 
     /// Returns the meaning of the star in a table; `reason` is the criterion of the table.
@@ -252,8 +258,7 @@ fn format_error_rate(score: &HeldOutScore) -> String {
 fn candidate_name(kernel: &str, metric: &str, scale: &str) -> String {
     let metric = if metric == MetricSource::None.to_string() { String::new() } else { format!(", {metric} metric") };
     let scale = if scale == Scaling::default().to_string() { String::new() } else { format!(", {scale}") };
-    let suffix = format!("{metric}{scale}");
-    shorten_middle(rounded_kernel(kernel), MAX_CELL_WIDTH.saturating_sub(suffix.chars().count())) + &suffix
+    format!("{}{metric}{scale}", rounded_kernel(kernel))
 }
 
 impl fmt::Display for TuneReport {
