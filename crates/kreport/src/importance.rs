@@ -125,7 +125,8 @@ mod tests {
     #[test]
     fn weights_of_a_metric_are_no_importance() {
         let metric = |source: &str| {
-            let fractions = vec![("date.hour.sin".to_string(), 0.25), ("a".to_string(), 0.5), ("date".to_string(), 0.25)];
+            let fractions =
+                vec![("date.hour.sin".to_string(), 0.25), ("a".to_string(), 0.5), ("date".to_string(), 0.25)];
             MetricReport::new(source.to_string(), 3, fractions, &[], Vec::new())
         };
         let (name, line) = weights_fact(&metric("given"), &["date"]);

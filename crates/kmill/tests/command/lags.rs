@@ -154,6 +154,7 @@ fn a_fit_is_compared_with_the_last_value_as_the_forecast() {
     let (_, _, poor) = kmill(at, &format!("{fit} --lambda 1e3 -o poor"));
     assert!(poor.contains(&format!("{expected:.3} of the last value (lag 1)")), "{poor}");
     // without lags of the target there is no last value
-    let none = ok(at, "fit ridge t.csv --target count --lags holiday:1 --missing drop --rank 20 --test 20% -o n --json");
+    let none =
+        ok(at, "fit ridge t.csv --target count --lags holiday:1 --missing drop --rank 20 --test 20% -o n --json");
     assert!(none["test_set"]["scores"]["rmse"].is_number() && none["test_set"]["scores"]["naive_forecast"].is_null());
 }

@@ -36,8 +36,8 @@ pub use crate::score::{
 };
 #[doc(hidden)]
 pub use crate::score::{
-    ClassificationErrors, ClusterReport, DecileScores, IntervalScores, LossScores, MacroMeans, NaiveForecast, OneVsRestScores,
-    OutputLoss, PredictionIntervalScores, PredictionSetScores, RegressionErrors, TopScores,
+    ClassificationErrors, ClusterReport, DecileScores, IntervalScores, LossScores, MacroMeans, NaiveForecast,
+    OneVsRestScores, OutputLoss, PredictionIntervalScores, PredictionSetScores, RegressionErrors, TopScores,
 };
 pub use anomalous_rows::AnomalousRow;
 #[doc(hidden)]

@@ -9,12 +9,12 @@ pub(crate) use curves::CURVE_STYLE;
 
 use crate::table::{Align, AlignedTable, Grid, facts, format_count, format_list, number, optional_number, percent};
 use intervals::{decile_table, interval_table, set_table};
+use ksolve::Task;
+use ksolve::job::{Run, StageObserver};
 use ksolve::predict::{
     ChartData, ClassificationScores, ClusterReport, Evaluation, IntervalScores, LossScores, NoveltyScores, OutputLoss,
     Predictor, RankingScores, RegressionScores, TargetScores, ThresholdScores, TopScores,
 };
-use ksolve::job::{Run, StageObserver};
-use ksolve::Task;
 use kstore::{SelectedTable, display::escape_line};
 use std::fmt;
 

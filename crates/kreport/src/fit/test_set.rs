@@ -1,8 +1,8 @@
 //! The error of a fit on its test rows: rows of the same table that the fit did not read.
 
+use super::surface::selected_cell;
 use crate::evaluate::EvaluateReport;
 use crate::page::Section;
-use super::surface::selected_cell;
 use crate::table::{format_count, number, percent};
 use ksolve::job::{self, Run, StageObserver, TestSplit};
 use ksolve::predict::{ChartData, Evaluation, Predictor};
