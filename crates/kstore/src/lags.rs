@@ -132,8 +132,8 @@ impl Lags {
         self.columns().map(|(_, _, name)| name).collect()
     }
 
-    /// Returns the smallest lag of a column, with the name of the new column; `None` without lags of
-    /// this column.
+    /// Returns the smallest lag of a column, with the name of the new column; `None` without lags
+    /// of this column.
     #[doc(hidden)]
     pub fn smallest_lag(&self, column: &str) -> Option<(usize, String)> {
         let lags = self.columns().filter_map(|(existing, past, name)| match past {

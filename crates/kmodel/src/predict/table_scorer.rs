@@ -86,8 +86,8 @@ pub(super) struct TableScorer<'a, T: Real> {
     incomplete_row_count: AtomicU64,
 }
 
-/// Fraction of rows far outside the training range of a date from which a warning is about the date.
-/// Of the last 15 % of the rows of a period, 43 % are as far outside.
+/// Minimum fraction of rows far outside the range of a date for a warning about the date. Of the
+/// last 15 % of the rows of a period, 43 % are as far outside.
 const MIN_OUTSIDE_TIMES: f64 = 1.0 / 3.0;
 
 impl<'a, T: Real> TableScorer<'a, T> {

@@ -131,7 +131,7 @@ impl TuneReport {
         // a default fit without probabilities has no log-loss
         let error_rates = || (format_error_rate(default), format_error_rate(chosen));
         let (default_text, chosen_text) = format(default).zip(format(chosen)).unwrap_or_else(error_rates);
-        // the rows are the same, so the standard error of the difference is at most about this large
+        // on the same rows, so the standard error of the difference is at most about this large
         let standard_error = default.standard_error.zip(chosen.standard_error).map(|(a, b)| a.max(b));
         let is_small = self.measure == SolverMeasure::Error
             && standard_error.is_some_and(|error| (default.error - chosen.error).abs() <= error);
