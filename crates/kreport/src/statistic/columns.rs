@@ -121,10 +121,10 @@ pub(super) fn describe(column_tests: &[ColumnDifference], tested_rows: &str, sho
         format!("columns that differ most ({different} of {count} with a corrected p-value up to {MAX_P_VALUE})");
     let omitted = match column_tests.len().saturating_sub(shown) {
         0 => String::new(),
-        omitted => {
-            let different = different.saturating_sub(shown);
-            format!("  {omitted} more columns, {different} of them with such a p-value: -v shows them\n")
-        }
+        omitted => match different.saturating_sub(shown) {
+            0 => format!("  {omitted} more columns: -v shows them\n"),
+            different => format!("  {omitted} more columns, {different} of them with such a p-value: -v shows them\n"),
+        },
     };
     format!("{title}\n{tested}{table}{omitted}")
 }
