@@ -82,7 +82,10 @@ fn excluded_columns(
             if requested_names.iter().any(|requested_name| requested_name == name)
                 && selection.categories != Categories::None =>
         {
-            "text with too many values"
+            match selection.times {
+                TimeFeatures::None => "text of dates (--times none), or with too many values",
+                _ => "text with too many values",
+            }
         }
         Kind::Int { .. } | Kind::Float { .. }
             if requested_names.iter().any(|requested_name| requested_name == name) =>

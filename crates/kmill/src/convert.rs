@@ -149,11 +149,11 @@ fn conversion_error(table: &Table, row: u64, column: &OutputColumn, value: Strin
 /// number of targets.
 fn select_columns(
     args: &ConvertArgs,
-    (table, targets): &(Table, Vec<String>),
+    opened: &(Table, Vec<String>),
     output: &Path,
     part: Option<Part>,
 ) -> Result<(SelectedTable, usize)> {
-    let select = &args.data.select;
+    let ((table, targets), select) = (opened, &args.data.select);
     let dropped = table.matching_columns(&args.data.drop)?;
     let targets =
         if writer::is_labelled(output) { label_target(table, targets.clone(), &dropped)? } else { targets.clone() };
@@ -166,7 +166,10 @@ fn select_columns(
     let keep = [&features[..], &targets].concat();
     reject_unsupported(table, &keep, args, output)?;
     let requires_kept_values = !matches!(select.missing, None | Some(Missing::Mean));
-    let base_selection = open::selection(select, &[], Vec::new());
+    let base_selection = match part {
+        Some(_) => rows_with_target(args, opened),
+        None => open::selection(select, &[], Vec::new()),
+    };
     let selection = Selection { keep, without_features: true, requires_kept_values, part, ..base_selection };
     Ok((table.select(&selection)?, features.len()))
 }
@@ -237,13 +240,20 @@ fn quote(word: &str) -> String {
 /// the copies of a job ([`ksolve::job::TEXT_COPIES`]).
 const TEXT_COPIES: usize = 3 + ksolve::job::TEXT_COPIES;
 
-/// Writes the selected rows. Returns their number and the paths of the files.
+/// A table that was written.
+struct WrittenTable {
+    files: Vec<PathBuf>,
+    rows: u64,
+    /// Number of rows that `--split` leaves out.
+    rows_without_target: u64,
+}
+
 fn write_rows(
     selected: &SelectedTable,
     columns: &TableColumns,
     path: &Path,
     run: &RunSettings,
-) -> Result<(u64, Vec<PathBuf>)> {
+) -> Result<WrittenTable> {
     let source = selected.rows::<f64>(ReadSettings::default())?;
     let tile_rows = writer::batch_rows(columns.columns.len());
     let (features, targets) = columns.columns.split_at(columns.feature_count);
@@ -272,28 +282,35 @@ fn write_rows(
     }
     let files = out.finish()?;
     stage.finish();
-    Ok((report.rows, files))
+    Ok(WrittenTable { files, rows: report.rows, rows_without_target: source.rows_without_target() })
+}
+
+/// Selects the rows of both parts of `--split`. As in a fit, rows without a target are in neither
+/// part, unless `--missing error` rejects them.
+fn rows_with_target(args: &ConvertArgs, (table, targets): &(Table, Vec<String>)) -> Selection {
+    let select = &args.data.select;
+    let kind = |name: &String| Some(&table.schema().columns[table.schema().position(name)?].kind);
+    let class_target = targets.len() == 1 && matches!(targets.first().and_then(kind), Some(Kind::Text | Kind::Bool));
+    let missing_target = match select.missing {
+        Some(Missing::Error) => MissingTarget::Error,
+        _ => MissingTarget::Drop,
+    };
+    let selection = open::selection(select, &[], targets.clone());
+    Selection { class_target, missing_target: Some(missing_target), ..selection }
 }
 
 /// Returns the output files with their parts of the table: one file with all rows, or the two files
 /// of `--split`.
 fn output_parts(
     args: &ConvertArgs,
-    (table, targets): &(Table, Vec<String>),
+    opened: &(Table, Vec<String>),
     run: &RunSettings,
 ) -> Result<Vec<(PathBuf, Option<Part>)>> {
     let (Some(paths), Some(spec)) = (&args.split, &args.test) else {
         return Ok(args.output.iter().map(|path| (path.clone(), None)).collect());
     };
-    let kind = |name: &String| Some(&table.schema().columns[table.schema().position(name)?].kind);
-    let class_target = targets.len() == 1 && matches!(targets.first().and_then(kind), Some(Kind::Text | Kind::Bool));
-    // rows without a target are in neither part of a fit, and do not count here either
-    let selection = Selection {
-        class_target,
-        missing_target: Some(MissingTarget::Drop),
-        ..open::selection(&args.data.select, &[], targets.clone())
-    };
-    let test_rows = run.job_run().choose_test_rows(table, &selection, spec, args.seed.unwrap_or(0))?.test_rows;
+    let selection = rows_with_target(args, opened);
+    let test_rows = run.job_run().choose_test_rows(&opened.0, &selection, spec, args.seed.unwrap_or(0))?.test_rows;
     let parts = [Part::Training(Arc::clone(&test_rows)), Part::Test(test_rows)];
     Ok(paths.iter().cloned().zip(parts.map(Some)).collect())
 }
@@ -312,16 +329,22 @@ pub(crate) fn main(args: &ConvertArgs) -> Result<()> {
     let opened = open::table(&select.paths, &select.text.text_options(), &args.data.target)?;
     output::protect_inputs(paths.into_iter().chain(&target_paths), output::table_files(&opened.0))?;
     let opened = (run.job_run().with_lags(opened.0, args.data.lags.lags().as_ref())?, opened.1);
-    let (mut total_rows, mut all_files) = (0, Vec::new());
+    let (mut total_rows, mut rows_without_target, mut all_files) = (0, 0, Vec::new());
     for (path, part) in output_parts(args, &opened, &run)? {
         let (selected, feature_count) = select_columns(args, &opened, &path, part)?;
         let columns = TableColumns::new(&selected, feature_count, &path, args.precision);
-        let (rows, files) = write_rows(&selected, &columns, &path, &run)?;
+        let written = write_rows(&selected, &columns, &path, &run)?;
         if !run.json {
-            run.progress.note(&format!("{} rows in {}", format_count(rows), writer::file_names(&files)));
+            let files = writer::file_names(&written.files);
+            run.progress.note(&format!("{} rows in {files}", format_count(written.rows)));
         }
-        total_rows += rows;
-        all_files.extend(files);
+        total_rows += written.rows;
+        rows_without_target += written.rows_without_target;
+        all_files.extend(written.files);
+    }
+    if rows_without_target > 0 {
+        let count = format_count(rows_without_target);
+        run.progress.warn(format!("rows without a target are in neither part: {count} (--missing error stops)"));
     }
     if run.json {
         return output::print_json(&writer::WrittenFiles { rows: total_rows, files: &all_files });

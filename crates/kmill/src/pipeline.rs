@@ -22,6 +22,9 @@ use kstore::{Missing, SelectedTable, Selection, Table, TestSpec, TextOptions};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// Name of a parameter of `ridge`.
+const IMPORTANCE: &str = "importance";
+
 /// A fit as the library describes it, with the files of its table.
 #[derive(Clone, Debug)]
 pub(crate) struct FitOptions {
@@ -60,7 +63,17 @@ impl FitOptions {
         parameters: Options,
     ) -> Result<Self> {
         let lacks_target = selection.targets.is_empty();
-        let mut fit = Fit::solver(solver)?
+        let fit = Fit::solver(solver)?;
+        let family = fit.family();
+        if parameters.get(IMPORTANCE).is_some() && !family.parameters.iter().any(|known| known.name == IMPORTANCE) {
+            let why = format!("{solver} does not compute slopes of its prediction");
+            let remedy = match fit.task()?.has_target() {
+                true => "--test 25% --report page.html shows the importance of each column on test rows",
+                false => "omit it",
+            };
+            return Err(Error::option("--importance", "", why, remedy));
+        }
+        let mut fit = fit
             .with_options(parameters)
             .with_selection(selection)
             .clip(!map_args.no_clip)
@@ -141,13 +154,14 @@ impl FitOptions {
     /// also computes the effects of the columns.
     pub(crate) fn evaluate_test_rows(
         &self,
-        model: AnyModel,
+        (model, report): (AnyModel, &job::FitReport),
         selected: &SelectedTable,
         is_for_page: bool,
         run: &RunSettings,
     ) -> Result<Option<TestSetReport>> {
         let Some(test_part) = &self.test_part else { return Ok(None) };
-        Ok(Some(test_part.evaluate(Predictor::new(model)?, selected.table(), is_for_page, &run.job_run())?))
+        let predictor = Predictor::new(model)?;
+        Ok(Some(test_part.evaluate(predictor, report, selected.table(), is_for_page, &run.job_run())?))
     }
 
     /// Opens the table, and returns it with the requested selection of rows and columns. A Boolean
@@ -285,7 +299,7 @@ pub(crate) fn fit_and_save(
     )?;
     let (mut fitted, combination) = fit_with_combination(&options, &selected, run, path, true, args)?;
     name_typical_rows(&mut fitted.report, &selected)?;
-    let test_set = options.evaluate_test_rows(fitted.model, &selected, page.is_some(), run)?;
+    let test_set = options.evaluate_test_rows((fitted.model, &fitted.report), &selected, page.is_some(), run)?;
     Ok(FitReport { combination, test_set, ..fit_report(fitted.report, run, selected.table(), Some(path)) })
 }
 

@@ -5,7 +5,8 @@ use crate::{Error, Result, open, output, writer};
 use clap::Args;
 use kreport::table::{Align, AlignedTable, format_count, number};
 use ksolve::predict::{AnomalousRow, Extras};
-use kstore::Selection;
+use ksolve::{Link, ModelMetadata, Task};
+use kstore::{Selection, display};
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -129,6 +130,9 @@ pub(crate) fn run(args: &PredictArgs, run: &RunSettings) -> Result<(u64, Vec<Ano
         run.progress.note(&format!("{why}; --background names other rows"));
         predictor = predictor.with_background_or(&selected)?;
     }
+    if args.contributions || args.reasons.is_some() {
+        run.progress.note(&format!("contributions are {}", contribution_unit(predictor.metadata())));
+    }
     // keep rows with missing values, even if the fit dropped them, unless --missing is given
     let keeps_incomplete_rows = args.data.missing.is_none() && args.top.is_none();
     let selected = if keeps_incomplete_rows { selected.with_incomplete_rows() } else { selected };
@@ -159,6 +163,18 @@ pub(crate) fn run(args: &PredictArgs, run: &RunSettings) -> Result<(u64, Vec<Ano
         run.progress.warn(format!("the pre-images of {unconverged} of {rows} rows did not converge"));
     }
     Ok((written.rows, Vec::new()))
+}
+
+/// Describes the unit of the contributions of a model.
+fn contribution_unit(metadata: &ModelMetadata) -> String {
+    match (metadata.task, &metadata.link) {
+        (Task::Classification, Some(Link::Logit)) => "log-odds of the class".to_string(),
+        (Task::Classification, _) => format!("parts of the {} score of the class (--scores)", metadata.solver),
+        (Task::Regression, _) => {
+            format!("in the unit of the target {}", display::escape_line(&metadata.targets.join(", ")))
+        }
+        _ => "in the unit of the prediction".to_string(),
+    }
 }
 
 /// Returns a table of the rows of --top, up to one terminal page.

@@ -258,6 +258,7 @@ fn run_test<T: kapprox::Real>(family: &StatisticFamily, args: &TestArgs, run: &R
         permutations: permutation_count,
         map: args.map.to_string(),
         precision: T::NAME,
+        verbosity: run.progress.verbosity(),
     })
 }
 

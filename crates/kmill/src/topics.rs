@@ -127,7 +127,8 @@ conventions: --delimiter, --decimal, --no-header, --skip-lines, --types.",
   --scale none        values as they are, such as pixels
 
 0/1 features of categories are not scaled. kmill tune tries standard, asinh and
-quantile. --metric learn finds the importance of each column and scales by it.",
+quantile. --metric learn finds how fast the target changes along each column,
+and scales by it.",
         "tables.md#scaling",
     ),
     topic(

@@ -1,6 +1,7 @@
 //! Importance of columns, as shown to users.
 
 use crate::table::{Align, AlignedTable, format_count, join_with_commas, number, percent};
+use kfit::solver::by_name;
 use ksolve::job::MetricReport;
 use ksolve::metric::MetricTestErrors;
 use std::collections::{HashMap, HashSet};
@@ -8,6 +9,17 @@ use std::collections::{HashMap, HashSet};
 /// Number of columns shown in a table, and in a line.
 const SHOWN_IN_TABLE: usize = 12;
 const SHOWN_IN_LINE: usize = 5;
+
+/// Returns the heading of a table of the columns of a metric. The weights of a metric that scales
+/// the input of a kernel are no measure of importance; the directions of a solver are slopes of its
+/// prediction.
+pub fn weight_heading(metric: &MetricReport) -> &'static str {
+    if is_of_solver(metric) { "importance" } else { "metric weight (not importance)" }
+}
+
+fn is_of_solver(metric: &MetricReport) -> bool {
+    by_name(&metric.source).is_some()
+}
 
 /// Length of the bar of a column that has all of the importance, in characters.
 const BAR_LENGTH: f64 = 40.0;
@@ -90,9 +102,38 @@ pub fn bars(title: &str, columns: &[ColumnImportance]) -> AlignedTable {
     table
 }
 
-/// Lists the most important columns, in one line.
-pub fn most_important_line(columns: &[ColumnImportance]) -> String {
-    join_with_commas(
-        columns.iter().take(SHOWN_IN_LINE).map(|(name, fraction, _)| format!("{name} {}", percent(*fraction))),
-    )
+/// Lists the columns with the largest weights in a metric, in one line, as a fact.
+pub(crate) fn weights_fact(metric: &MetricReport, coded_columns: &[&str]) -> (&'static str, String) {
+    let columns = importance(metric, coded_columns);
+    let shown = columns.iter().take(SHOWN_IN_LINE).map(|(name, fraction, _)| format!("{name} {}", percent(*fraction)));
+    let line = join_with_commas(shown);
+    match is_of_solver(metric) {
+        true => ("importance", line),
+        false => {
+            (METRIC_WEIGHTS, format!("{line} (how fast the kernel changes; for importance, add --test 25% --report)"))
+        }
+    }
+}
+
+/// Name of the fact that lists the weights of the columns in a metric.
+pub(crate) const METRIC_WEIGHTS: &str = "metric weights";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_of_a_metric_are_no_importance() {
+        let metric = |source: &str| {
+            let fractions =
+                vec![("date.hour.sin".to_string(), 0.25), ("a".to_string(), 0.5), ("date".to_string(), 0.25)];
+            MetricReport::new(source.to_string(), 3, fractions, &[], Vec::new())
+        };
+        let (name, line) = weights_fact(&metric("given"), &["date"]);
+        assert!(name == "metric weights" && line.starts_with("a 50.0 %, date 50.0 % (how fast"), "{name} {line}");
+        assert!(weight_heading(&metric("given")).contains("not importance"));
+        // the slopes of a regression
+        assert_eq!(weights_fact(&metric("kdr"), &["date"]), ("importance", "a 50.0 %, date 50.0 %".to_string()));
+        assert_eq!(weight_heading(&metric("kdr")), "importance");
+    }
 }

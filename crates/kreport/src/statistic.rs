@@ -2,7 +2,7 @@
 
 mod columns;
 
-use crate::fit::{ResourceReport, describe_certificate};
+use crate::fit::{ResourceReport, Verbosity, describe_certificate};
 use crate::page::{self, Axis, Chart, DataPoint, Page, Scale, Section, Series};
 use crate::table::{Align, AlignedTable, facts, format_count, number, percent, rounded_kernel};
 use ksolve::statistic::{ConditionalFigures, GroupDifference, PValues, TestOutcome};
@@ -51,6 +51,9 @@ pub struct TestReport {
     pub resources: ResourceReport,
     /// Type of rows and features: `f32` or `f64`.
     pub precision: &'static str,
+    /// Verbosity of the text.
+    #[serde(skip)]
+    pub verbosity: Verbosity,
 }
 
 fn lossy_path<S: serde::Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
@@ -285,7 +288,8 @@ impl fmt::Display for TestReport {
         writeln!(f, "{} on {}\n", self.statistic, self.subtitle())?;
         writeln!(f, "{}", facts(self.facts()))?;
         if !self.outcome.column_tests.is_empty() {
-            writeln!(f, "{}", columns::describe(&self.outcome.column_tests, &self.tested_rows()))?;
+            let shows_all = self.verbosity == Verbosity::Verbose;
+            writeln!(f, "{}", columns::describe(&self.outcome.column_tests, &self.tested_rows(), shows_all))?;
         }
         if !self.groups.is_empty() {
             writeln!(f, "{}", describe_groups(&self.groups))?;

@@ -43,6 +43,21 @@ fn truncate(text: String, max_width: usize) -> String {
     format!("{}…", &text[..end.map_or(0, |(index, letter)| index + letter.len_utf8())])
 }
 
+/// Maximum width of the cells of a column other than the last.
+pub(crate) const MAX_CELL_WIDTH: usize = MAX_WIDTHS[0];
+
+/// Cuts the middle of a text that is wider than `max_width`, so that its beginning and its end
+/// stay.
+pub(crate) fn shorten_middle(text: String, max_width: usize) -> String {
+    let letters: Vec<char> = text.chars().collect();
+    if letters.len() <= max_width || max_width < 3 {
+        return text;
+    }
+    let (head, tail) = (max_width / 2, (max_width - 1) / 2);
+    let [head, tail] = [&letters[..head], &letters[letters.len() - tail..]].map(|part| part.iter().collect::<String>());
+    format!("{head}…{tail}")
+}
+
 /// Rows of cells, with columns as wide as their widest cell. Cells above the maximum width are cut.
 #[derive(Clone, Debug)]
 pub struct AlignedTable {
@@ -307,6 +322,8 @@ mod tests {
         assert_eq!(truncate("x".repeat(61), 60), "x".repeat(59) + "…");
         assert_eq!(truncate("漢".repeat(31), 60), "漢".repeat(29) + "…");
         assert_eq!(truncate("漢".repeat(30), 60), "漢".repeat(30));
+        assert_eq!(shorten_middle("abcdefghij".to_string(), 7), "abc…hij");
+        assert_eq!(shorten_middle("abcdefg".to_string(), 7), "abcdefg");
     }
 
     #[test]

@@ -132,6 +132,17 @@ impl Lags {
         self.columns().map(|(_, _, name)| name).collect()
     }
 
+    /// Returns the smallest lag of a column, with the name of the new column; `None` without lags
+    /// of this column.
+    #[doc(hidden)]
+    pub fn smallest_lag(&self, column: &str) -> Option<(usize, String)> {
+        let lags = self.columns().filter_map(|(existing, past, name)| match past {
+            PastValue::Lag(rows) if existing == column => Some((rows, name)),
+            _ => None,
+        });
+        lags.min()
+    }
+
     /// Returns whether past values of a column are read.
     pub fn reads(&self, column: &str) -> bool {
         self.columns().any(|(name, _, _)| name == column)

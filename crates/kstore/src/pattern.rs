@@ -162,8 +162,13 @@ fn not_found_error(path: &Path) -> Error {
             let stem =
                 |name: &str| Path::new(name).file_stem().and_then(|stem| stem.to_str()).unwrap_or("").to_string();
             let stems: Vec<String> = names.iter().map(|name| stem(name)).collect();
+            // of files with the same stem, the one with the same extension
+            let is_other_kind = |name: &String| Path::new(name).extension() != path.extension();
             let nearest_stem = nearest(&stem(name), stems.iter().map(String::as_str));
-            let index = nearest_stem.and_then(|near| stems.iter().position(|stem| stem == near));
+            let index = nearest_stem.and_then(|near| {
+                let same_stem = (0..names.len()).filter(|index| stems[*index] == near);
+                same_stem.min_by_key(|index| (is_other_kind(&names[*index]), &names[*index]))
+            });
             index.map_or(String::new(), |index| {
                 format!("; did you mean {}?", path.with_file_name(&names[index]).display())
             })

@@ -78,7 +78,8 @@ impl TestedFit {
     ) -> ksolve::Result<Self> {
         let (predictor, mut report) = (Predictor::new(fitted.model)?, fitted.report);
         let warning_count = progress.warnings().len();
-        let test_set = test_part.map(|part| part.evaluate(predictor.clone(), table, true, run)).transpose()?;
+        let evaluate = |part: &TestPart| part.evaluate(predictor.clone(), &report, table, true, run);
+        let test_set = test_part.map(evaluate).transpose()?;
         report.warnings.extend(progress.warnings().drain(warning_count..).map(|text| format!("test rows: {text}")));
         Ok(Self { predictor, report, test_set })
     }

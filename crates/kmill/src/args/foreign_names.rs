@@ -41,13 +41,18 @@ const FOREIGN_OPTIONS: [(&str, &str); 21] = [
 ];
 
 /// Subcommands, options that they lack although related subcommands have them, and the reason.
-const ABSENT_OPTIONS: [(&str, &str, &str); 4] = [
+const ABSENT_OPTIONS: [(&str, &str, &str); 5] = [
     (
         "coordinates",
         "kernel scale metric map candidates precision categories hash times text",
         "the matrix contains the distances or kernel values, in f64; --of selects which",
     ),
     ("features herd test", "target weights folds task lambda combine", "it uses no target; kmill fit does"),
+    (
+        "predict",
+        "test",
+        "evaluate MODEL DATA --test same scores the test rows, and convert --split writes them as a file to predict",
+    ),
     ("plan", "output report resume checkpoint-every states", "it runs nothing and writes nothing"),
     ("tune", "combine", "it chooses among kernels; kmill fit --combine learns the weights of a sum"),
 ];

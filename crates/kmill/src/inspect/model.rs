@@ -3,7 +3,7 @@
 use kreport::clusters::describe_clusters;
 use kreport::fit::{DISTANCE_DESCRIPTION, describe_certificate, describe_neighbours};
 use kreport::growth::growth_lines;
-use kreport::importance::{bars, describe_metric, importance};
+use kreport::importance::{bars, describe_metric, importance, weight_heading};
 use kreport::table::{self, facts, format_count, rounded_kernel, short_lambda};
 use ksolve::growth::GrowthReport;
 use ksolve::{ModelMetadata, job::MetricReport};
@@ -75,7 +75,9 @@ impl fmt::Display for ModelReport {
         lines.extend(metadata.certificate.iter().map(|certificate| ("certificate", describe_certificate(certificate))));
         lines.extend(metadata.lambda.map(|lambda| ("lambda", short_lambda(lambda))));
         lines.push(("intercept", metadata.intercept.to_string()));
-        lines.push(("precision", metadata.precision.clone()));
+        let fitted = metadata.options["precision"].as_str().filter(|fitted| *fitted != metadata.precision);
+        let fitted = fitted.map_or(String::new(), |fitted| format!(" (predictions; the fit was in {fitted})"));
+        lines.push(("precision", format!("{}{fitted}", metadata.precision)));
         lines.push(("trained on", format!("{} rows, seed {}", format_count(metadata.rows), metadata.seed)));
         lines.extend(metadata.test_rows().map(|test_rows| {
             let spec = &test_rows.spec;
@@ -116,7 +118,7 @@ impl fmt::Display for ModelReport {
             Some(metric) => {
                 let columns = metadata.encoding.iter().flat_map(|encoding| encoding.columns());
                 let coded_columns: Vec<&str> = columns.map(|column| &column.name[..]).collect();
-                write!(f, "\n{}", bars("weights in the metric", &importance(metric, &coded_columns)))
+                write!(f, "\n{}", bars(weight_heading(metric), &importance(metric, &coded_columns)))
             }
             None => Ok(()),
         }

@@ -86,5 +86,6 @@ pub(super) fn compare_with_model(model: &Path, args: &TestArgs, run: &RunSetting
         permutations: 0,
         map: MapSpec::default().to_string(),
         precision: "f64",
+        verbosity: run.progress.verbosity(),
     })
 }

@@ -264,7 +264,7 @@ fn search_and_fit<T: kapprox::Real>(
             let options = FitOptions { fit: selection_result.fit.clone(), ..options.clone() };
             let fitted = pipeline::fit_model(&options, &selected, run, path, true, &args.disk)?;
             let is_for_page = args.report.is_some();
-            let test_set = options.evaluate_test_rows(fitted.model, &selected, is_for_page, run)?;
+            let test_set = options.evaluate_test_rows((fitted.model, &fitted.report), &selected, is_for_page, run)?;
             let fit_report = pipeline::fit_report(fitted.report, run, selected.table(), Some(path));
             Some(FitReport { test_set, ..fit_report })
         }

@@ -43,7 +43,10 @@ fn a_fit_with_lags_is_the_fit_of_a_table_that_has_them() {
     ok(at, "convert t.csv -o t.parquet --json");
     let report = ok(at, &format!("fit ridge t.csv {LAGS} {FIT} --test last:15%:hour -o m"));
     let wide = ok(at, &format!("fit ridge wide.parquet {FIT} --test last:15%:hour -o w"));
-    assert_eq!(report["test_set"], wide["test_set"], "{report}");
+    let mut test_set = report["test_set"].clone();
+    // columns of a table are no lags of the fit
+    assert!(test_set["scores"].as_object_mut().unwrap().remove("naive_forecast").is_some());
+    assert_eq!(test_set, wide["test_set"], "{report}");
     let model = |line: &str| {
         ok(at, &format!("fit ridge {line} {LAGS} {FIT} --test last:15%:hour -o other"));
         std::fs::read(at.join("other")).unwrap()
@@ -128,4 +131,33 @@ fn a_missing_value_of_another_column_does_not_end_a_forecast() {
         assert_eq!(one, expected, "day {day}");
         lines[day + 1] += &one.to_string();
     }
+}
+
+/// The naive forecast is the value of the row before in the same series.
+#[test]
+fn a_fit_is_compared_with_the_last_value_as_the_forecast() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    write_counts(&at.join("t.csv"), HOURS);
+    let fit = format!("fit ridge t.csv {LAGS} {FIT} --test last:15%:hour");
+    let (_, report, good) = kmill(at, &format!("{fit} -o m"));
+    ok(at, &format!("convert t.csv {LAGS} --target count --split a.csv,b.csv --test last:15%:hour --json"));
+    let (past, truth) = (numbers(at, "b.csv", 3), numbers(at, "b.csv", 6));
+    let squares: f64 = past.iter().zip(&truth).map(|(past, truth)| (past - truth).powi(2)).sum();
+    let expected = (squares / truth.len() as f64).sqrt();
+    let naive = &report["test_set"]["scores"]["naive_forecast"];
+    assert_eq!((&naive["lag"], &naive["rows"]), (&1.into(), &truth.len().into()), "{report}");
+    let rmse = naive["rmse"].as_f64().unwrap();
+    assert!((rmse / expected - 1.0).abs() < 1e-12, "{rmse} {expected}");
+    assert_eq!(&ok(at, "evaluate m t.csv --test same --json")["naive_forecast"], naive);
+    assert!(!good.contains("of the last value (lag 1)"), "{good}");
+    // the test rows are later than all training rows
+    assert!(good.contains("in hour; hour is a date") && good.contains("--features '*,!hour'"), "{good}");
+    // a fit that shrinks to the mean is worse
+    let (_, _, poor) = kmill(at, &format!("{fit} --lambda 1e3 -o poor"));
+    assert!(poor.contains(&format!("{expected:.3} of the last value (lag 1)")), "{poor}");
+    // without lags of the target there is no last value
+    let none =
+        ok(at, "fit ridge t.csv --target count --lags holiday:1 --missing drop --rank 20 --test 20% -o n --json");
+    assert!(none["test_set"]["scores"]["rmse"].is_number() && none["test_set"]["scores"]["naive_forecast"].is_null());
 }

@@ -417,6 +417,22 @@ fn contributions_without_landmarks_are_relative_to_predicted_rows() {
 }
 
 #[test]
+fn contributions_name_their_unit_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    cities(at);
+    for (fit, unit) in [
+        ("ridge t.csv --target y", "contributions are in the unit of the target y"),
+        ("logistic t.csv --target city", "contributions are log-odds of the class"),
+        ("svm t.csv --target city", "contributions are parts of the svm score of the class (--scores)"),
+    ] {
+        text(at, &format!("fit {fit} --features a,b --rank 20 --lambda 1e-4 -o m -q"));
+        let (code, _, told) = kmill(at, "predict m t.csv --rows ..20 --contributions -o p.csv");
+        assert!(code == 0 && told.matches(unit).count() == 1, "{fit}: {told}");
+    }
+}
+
+#[test]
 fn the_demo_ends_without_a_warning_and_finds_what_the_noise_leaves() {
     let folder = tempfile::tempdir().unwrap();
     let (code, report, said) = kmill(folder.path(), "demo --json");

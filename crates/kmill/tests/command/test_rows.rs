@@ -133,6 +133,32 @@ fn a_fit_does_not_read_its_test_rows() {
     assert_eq!(numbers(&kept), numbers(&alone));
 }
 
+/// Rows without a target are in neither part, as in a fit.
+#[test]
+fn rows_without_a_target_are_in_neither_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let lacks_target = |id: u64| id % 10 == 3;
+    write_table(&at.join("t.csv"), |cells| {
+        if lacks_target(cells[0].parse().unwrap()) {
+            (cells[5], cells[6]) = (String::new(), String::new());
+        }
+    });
+    for target in ["label", "y"] {
+        let line = format!("convert t.csv --target {target} --split train.csv,test.csv --test 20%");
+        let (code, _, stderr) = kmill(at, &line);
+        assert!(code == 0 && stderr.contains("without a target are in neither part: 60"), "{target}: {stderr}");
+        let (training, test) = (ids(at, "train.csv"), ids(at, "test.csv"));
+        assert_eq!((training.len() + test.len(), training.intersection(&test).count()), (540, 0), "{target}");
+        assert!(training.iter().chain(&test).all(|id| !lacks_target(*id)), "{target}");
+        let task = if target == "label" { "--task classification" } else { "" };
+        let fit = format!("fit ridge t.csv --target {target} {task} --features a,b --rank 20 --test 20% -o m --json");
+        assert_eq!(ok(at, &fit)["test_set"]["rows"], test.len(), "{target}");
+    }
+    let (code, _, stderr) = kmill(at, "convert t.csv --target y --split a.csv,b.csv --test 20% --missing error");
+    assert!(code == 1 && stderr.contains("column \"y\""), "{stderr}");
+}
+
 #[test]
 fn evaluate_finds_the_test_rows_again() {
     let folder = tempfile::tempdir().unwrap();

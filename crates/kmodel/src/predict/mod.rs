@@ -22,6 +22,7 @@ mod extras;
 mod forecast;
 mod interval_rule;
 mod kept_columns;
+mod naive_forecast;
 mod online_learning;
 mod prepared_model;
 mod record;
@@ -35,8 +36,8 @@ pub use crate::score::{
 };
 #[doc(hidden)]
 pub use crate::score::{
-    ClassificationErrors, ClusterReport, DecileScores, IntervalScores, LossScores, MacroMeans, OneVsRestScores,
-    OutputLoss, PredictionIntervalScores, PredictionSetScores, RegressionErrors, TopScores,
+    ClassificationErrors, ClusterReport, DecileScores, IntervalScores, LossScores, MacroMeans, NaiveForecast,
+    OneVsRestScores, OutputLoss, PredictionIntervalScores, PredictionSetScores, RegressionErrors, TopScores,
 };
 pub use anomalous_rows::AnomalousRow;
 #[doc(hidden)]

@@ -13,6 +13,7 @@ use crate::{
 use faer::{MatMut, MatRef};
 use kapprox::{KernelFunction, Real};
 use kstore::budget::MemoryTerm;
+use kstore::encoding::ColumnEncoding;
 use kstore::pass::lanes::{self, FittingLanes, LaneMemory};
 use kstore::{
     Label, LabelCodes, Missing, Pass, ReadSettings, Reduction, RowBlock, RowSource, SelectedTable, TableRows, Workers,
@@ -84,6 +85,10 @@ pub(super) struct TableScorer<'a, T: Real> {
     /// Number of kept rows that have a missing value.
     incomplete_row_count: AtomicU64,
 }
+
+/// Minimum fraction of rows far outside the range of a date for a warning about the date. Of the
+/// last 15 % of the rows of a period, 43 % are as far outside.
+const MIN_OUTSIDE_TIMES: f64 = 1.0 / 3.0;
 
 impl<'a, T: Real> TableScorer<'a, T> {
     pub(super) fn new(
@@ -244,11 +249,24 @@ impl<'a, T: Real> TableScorer<'a, T> {
         let most_frequent = counts.zip(names).rev().max_by_key(|(count, _)| *count).filter(|(count, _)| *count > 0);
         let Some((max_count, name)) = most_frequent else { return };
         let outside_row_text = display::format_count(self.outside_row_count.load(Ordering::Relaxed));
+        let are_many = MIN_OUTSIDE_TIMES * rows as f64 <= max_count as f64;
         let (max_count_text, rows) = (display::format_count(max_count), display::format_count(rows));
+        let why = match are_many && self.is_time(name) {
+            true => format!(
+                "{name} is a date, and its trend ends with the training rows: fit without it (`features` '*,!{name}'), or with columns \
+                 of its season instead, such as the month"
+            ),
+            false => "they are clipped to the range (`no_clip` of the fit predicts them unclipped)".to_string(),
+        };
         stage_observer.warn(format!(
-            "{outside_row_text} of {rows} rows have values outside the training range, {max_count_text} of them in {name}; they are clipped to the range (`no_clip` \
-             of the fit predicts them unclipped)"
+            "{outside_row_text} of {rows} rows have values outside the training range, {max_count_text} of them in {name}; {why}"
         ));
+    }
+
+    /// Returns whether a feature is the position of a column of dates or times.
+    fn is_time(&self, feature: &str) -> bool {
+        let mut columns = self.prepared.model.metadata.encoding.iter().flat_map(|encoding| encoding.columns());
+        columns.any(|column| column.name == feature && matches!(column.encoding, ColumnEncoding::Time(_)))
     }
 
     fn warn_about_rows(&self, rows: u64, rows_without_target: u64, stage_observer: &dyn StageObserver) {

@@ -193,7 +193,7 @@ impl Run<'_> {
 
     /// Runs `reduction` in a separate pass. `open_rows` opens the rows with a limit on the length
     /// of their texts.
-    pub(super) fn scan_rows<F: Reduction<f64, Error = kstore::Error>>(
+    pub(crate) fn scan_rows<F: Reduction<f64, Error = kstore::Error>>(
         &self,
         stage: &str,
         table: &SelectedTable,

@@ -6,6 +6,7 @@ mod classification;
 pub(crate) mod clusters;
 mod intervals;
 mod median;
+mod naive_forecast;
 mod one_vs_rest;
 mod output_loss;
 mod ranking;
@@ -23,6 +24,8 @@ pub use clusters::ClusterReport;
 pub(crate) use clusters::ClusterSums;
 pub use intervals::{DecileScores, PredictionIntervalScores, PredictionSetScores};
 pub(crate) use intervals::{IntervalSums, SetSums};
+#[doc(hidden)]
+pub use naive_forecast::NaiveForecast;
 pub(crate) use output_loss::LossSums;
 pub use output_loss::{IntervalScores, LossScores, OutputLoss};
 pub(crate) use ranking::RankingRows;
@@ -230,6 +233,10 @@ pub struct RegressionScores {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[doc(hidden)]
     pub intervals: Vec<PredictionIntervalScores>,
+    /// Error of the naive forecast on the same rows; `None` without lags of the target.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[doc(hidden)]
+    pub naive_forecast: Option<NaiveForecast>,
 }
 
 /// Scores of one of several targets.
@@ -388,6 +395,7 @@ impl RegressionSums {
             coverage: None,
             loss: None,
             intervals: Vec::new(),
+            naive_forecast: None,
         }
     }
 }

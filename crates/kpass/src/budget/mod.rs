@@ -137,20 +137,24 @@ impl MemoryPlan {
     /// Returns the plan if it fits into the budget.
     ///
     /// # Errors
-    /// [`Error::OverBudget`] with the largest term, if the plan does not fit.
+    /// [`Error::OverBudget`] with the largest term, if the plan does not fit. If this term has no
+    /// remedy, the remedy is that of the largest other term that exceeds the missing bytes.
     pub fn check(self) -> Result<Self> {
         let needed_bytes = self.bytes();
         if needed_bytes <= self.budget {
             return Ok(self);
         }
         let Some(largest) = self.terms.iter().max_by_key(|term| term.bytes) else { return Ok(self) };
+        let missing_bytes = needed_bytes - self.budget;
+        let reducible = self.terms.iter().filter(|term| !term.remedy.is_empty() && term.bytes > missing_bytes);
+        let reducible = if largest.remedy.is_empty() { reducible.max_by_key(|term| term.bytes) } else { None };
         Err(Error::OverBudget {
             what: self.stage.clone(),
             needed: needed_bytes,
             budget: self.budget,
             largest: largest.name.clone(),
             largest_bytes: largest.bytes,
-            remedy: largest.remedy,
+            remedy: reducible.unwrap_or(largest).remedy,
         })
     }
 }

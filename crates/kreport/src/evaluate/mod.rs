@@ -9,11 +9,12 @@ pub(crate) use curves::CURVE_STYLE;
 
 use crate::table::{Align, AlignedTable, Grid, facts, format_count, format_list, number, optional_number, percent};
 use intervals::{decile_table, interval_table, set_table};
+use ksolve::Task;
+use ksolve::job::{Run, StageObserver};
 use ksolve::predict::{
     ChartData, ClassificationScores, ClusterReport, Evaluation, IntervalScores, LossScores, NoveltyScores, OutputLoss,
     Predictor, RankingScores, RegressionScores, TargetScores, ThresholdScores, TopScores,
 };
-use ksolve::{Task, job::Run};
 use kstore::{SelectedTable, display::escape_line};
 use std::fmt;
 
@@ -124,7 +125,11 @@ impl EvaluateReport {
             let (scores, chart_data) = predictor.evaluate_novelty(selected, top, run)?;
             return Ok((Self::Novelty(scores), chart_data));
         }
-        let (scores, mut chart_data) = predictor.evaluate(selected, run)?;
+        let (mut scores, mut chart_data) = predictor.evaluate(selected, run)?;
+        if let Evaluation::Regression(scores) = &mut scores {
+            scores.naive_forecast = predictor.naive_forecast(selected, run)?;
+            naive_forecast_warning(scores).into_iter().for_each(|text| run.stage_recorder().warn(text));
+        }
         if is_for_page {
             chart_data.effects = predictor.column_effects(selected, run)?;
         }
@@ -193,7 +198,28 @@ pub(super) fn regression_facts(scores: &RegressionScores) -> Vec<(&'static str, 
         |fraction| format!("{} within 1.96 standard deviations (95 % if calibrated)", percent(fraction));
     facts.extend(scores.coverage.map(|coverage| ("coverage", describe_coverage(coverage))));
     facts.extend(scores.loss.iter().flat_map(loss_facts));
+    facts.extend(scores.naive_forecast.iter().map(|naive| {
+        let rows = match naive.rows as f64 == scores.rows {
+            true => String::new(),
+            false => format!(", on the {} rows with this value", format_count(naive.rows)),
+        };
+        ("last value", format!("rmse {} as the forecast (lag {}){rows}", number(naive.rmse, 4), naive.lag))
+    }));
     facts
+}
+
+/// Warns if the naive forecast is better than the model.
+fn naive_forecast_warning(scores: &RegressionScores) -> Option<String> {
+    let (naive, rmse) = (scores.naive_forecast?, scores.scores.rmse?);
+    (rmse > naive.rmse).then(|| {
+        format!(
+            "the rmse {} is larger than the rmse {} of the last value (lag {}) as the forecast; leave out columns whose values are \
+             new in these rows, such as dates, or change `lags`",
+            number(rmse, 4),
+            number(naive.rmse, 4),
+            naive.lag
+        )
+    })
 }
 
 fn loss_facts(loss: &LossScores) -> Vec<(&'static str, String)> {
@@ -381,6 +407,7 @@ mod tests {
             coverage: None,
             loss: None,
             intervals: Vec::new(),
+            naive_forecast: None,
         };
         let report = EvaluateReport::Target(Evaluation::Regression(scores));
         let expected = r#"{"rows":10,"mse":4.0,"rmse":2.0,"mae":1.5,"median_error":1.25,"mape":0.125,"r2":null,"relative_error":null,"standard_errors":{"mse":null,"rmse":null,"mae":0.25,"r2":null}}"#;

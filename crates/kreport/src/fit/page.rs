@@ -1,6 +1,5 @@
 //! The report of a fit as an HTML page: the surface, the certificate, the scaling and the times.
 
-use super::text::COLUMN_WEIGHTS;
 use super::{FitReport, TestSetReport};
 use crate::clusters;
 use crate::evaluate;
@@ -15,7 +14,7 @@ impl FitReport {
     pub fn page(&self) -> Page {
         let fit = &self.fit;
         let mut result_facts = self.result_facts();
-        let is_shown = |(name, _): &(&str, String)| *name != COLUMN_WEIGHTS || self.shows_weights();
+        let is_shown = |(name, _): &(&str, String)| *name != importance::METRIC_WEIGHTS || self.shows_weights();
         result_facts.extend(self.method_facts().into_iter().filter(is_shown));
         result_facts.extend(self.model.iter().map(|model| ("model", model.to_string())));
         let convention = fit.lambdas().first().map_or(String::new(), |_| page::note(fit.lambda_convention));

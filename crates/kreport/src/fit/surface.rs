@@ -3,7 +3,12 @@
 
 use super::FitReport;
 use crate::table::{Grid, optional_number, short_lambda};
-use ksolve::SurfaceCell;
+use ksolve::{SurfaceCell, job};
+
+/// Returns the chosen cell of the surface of a fit.
+pub(super) fn selected_cell(fit: &job::FitReport) -> Option<&SurfaceCell> {
+    fit.surface.iter().find(|cell| cell.rank == fit.rank && Some(cell.lambda) == fit.lambda)
+}
 
 impl FitReport {
     /// Returns the surface with the chosen cell marked; `None` if it has fewer than two cells, or
@@ -75,7 +80,7 @@ impl FitReport {
     }
 
     pub(super) fn selected_cell(&self) -> Option<&SurfaceCell> {
-        self.fit.surface.iter().find(|cell| cell.rank == self.fit.rank && Some(cell.lambda) == self.fit.lambda)
+        selected_cell(&self.fit)
     }
 
     fn ranks(&self) -> Vec<usize> {

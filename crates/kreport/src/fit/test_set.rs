@@ -1,13 +1,19 @@
 //! The error of a fit on its test rows: rows of the same table that the fit did not read.
 
+use super::surface::selected_cell;
 use crate::evaluate::EvaluateReport;
 use crate::page::Section;
-use crate::table::{format_count, percent};
-use ksolve::predict::{ChartData, Predictor};
-use ksolve::{Result, Task, job::Run, job::TestSplit};
+use crate::table::{format_count, number, percent};
+use ksolve::job::{self, Run, StageObserver, TestSplit};
+use ksolve::predict::{ChartData, Evaluation, Predictor};
+use ksolve::{Result, Task};
 use kstore::{Part, Selection, Table, TestRows, TestRule, TestSpec};
 use std::fmt;
 use std::sync::Arc;
+
+/// Number of standard errors by which the test error must exceed the cross-validated error for a
+/// warning.
+const MIN_EXCESS: f64 = 3.0;
 
 /// The test rows of a fit, chosen before anything is learned, and the selection of all its rows.
 #[doc(hidden)]
@@ -34,12 +40,14 @@ impl TestPart {
     }
 
     /// Scores a fitted model on the test rows, in one pass over them; a page needs another pass.
+    /// Warns if the test error is much larger than the cross-validated error of the fit.
     ///
     /// # Errors
     /// The errors of [`EvaluateReport::compute`].
     pub fn evaluate(
         &self,
         predictor: Predictor,
+        fit: &job::FitReport,
         table: &Table,
         is_for_page: bool,
         run: &Run<'_>,
@@ -60,6 +68,7 @@ impl TestPart {
         };
         let selected = predictor.select(table, test_selection)?;
         let (scores, chart_data) = EvaluateReport::compute(&predictor, &selected, None, is_for_page, run)?;
+        excess_warning(fit, &scores).into_iter().for_each(|text| run.stage_recorder().warn(text));
         Ok(TestSetReport {
             spec: test_rows.spec.clone(),
             description: describe_test_rows(test_rows),
@@ -116,6 +125,35 @@ fn describe_test_rows(test_rows: &TestRows) -> String {
     }
 }
 
+/// Warns if the test error is more than [`MIN_EXCESS`] standard errors above the cross-validated
+/// error: by the standard error of their difference, as of independent errors.
+fn excess_warning(fit: &job::FitReport, scores: &EvaluateReport) -> Option<String> {
+    let cell = selected_cell(fit)?;
+    let (name, [cv, cv_deviation], [test, test_deviation]) = match scores {
+        EvaluateReport::Target(Evaluation::Regression(scores)) => {
+            let cv = cell.cv_mse?.sqrt();
+            let test = [scores.scores.rmse?, scores.standard_errors.rmse?];
+            ("rmse", [cv, cell.fold_standard_error()? / (2.0 * cv)], test)
+        }
+        EvaluateReport::Target(Evaluation::Classification(scores)) => {
+            let cv = cell.cv_error?;
+            let test = [scores.error?, scores.standard_errors.error?];
+            ("error rate", [cv, (cv * (1.0 - cv) / fit.rows.max(1) as f64).sqrt()], test)
+        }
+        _ => return None,
+    };
+    let excess = (test - cv) / cv_deviation.hypot(test_deviation);
+    (excess.is_finite() && excess > MIN_EXCESS).then(|| {
+        format!(
+            "the test {name} {} is {} standard errors above the cross-validated {name} {}: the test rows differ from the \
+             training rows, and new rows of their kind have the test error; kmill test mmd compares the columns of both parts",
+            number(test, 4),
+            number(excess, 2),
+            number(cv, 4)
+        )
+    })
+}
+
 /// Returns a sentence on the standard errors if they assume independent rows. `None` for random
 /// test rows, for rankings, and for standard errors over clusters.
 fn error_note(spec: &TestSpec, scores: &EvaluateReport) -> Option<&'static str> {
@@ -157,5 +195,44 @@ impl fmt::Display for TestSetReport {
         write!(f, "{heading}; the fit did not read them\n{}", crate::table::facts(self.scores.facts()))?;
         self.scores.few_classes_table().map_or(Ok(()), |table| write!(f, "\n{table}"))?;
         error_note(&self.spec, &self.scores).map_or(Ok(()), |note| write!(f, "\n{note}\n"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::report;
+    use super::*;
+    use kmodel::score::RegressionMetrics;
+    use ksolve::predict::{RegressionErrors, RegressionScores};
+
+    #[test]
+    fn a_test_error_far_above_the_cross_validated_error_is_a_warning() {
+        let mut fit = report().fit;
+        let (rank, lambda) = (fit.rank, fit.lambda);
+        let is_chosen = |cell: &&mut ksolve::SurfaceCell| cell.rank == rank && Some(cell.lambda) == lambda;
+        let cell = fit.surface.iter_mut().find(is_chosen).unwrap();
+        // cross-validated rmse 2 ± 0.058
+        (cell.cv_mse, cell.fold_mse) = (Some(4.0), vec![Some(3.6), Some(4.0), Some(4.4)]);
+        let warning = |rmse: f64| {
+            let mse = Some(rmse * rmse);
+            let (rmse, mae, median_error, mape) = (Some(rmse), None, None, None);
+            let scores = RegressionMetrics { mse, rmse, mae, median_error, mape, r2: None, relative_error: None };
+            let standard_errors = RegressionErrors { rmse: Some(0.1), ..RegressionErrors::default() };
+            let scores = RegressionScores {
+                rows: 10.0,
+                scores,
+                standard_errors,
+                error_clusters: None,
+                by_target: Vec::new(),
+                coverage: None,
+                loss: None,
+                intervals: Vec::new(),
+                naive_forecast: None,
+            };
+            excess_warning(&fit, &EvaluateReport::Target(Evaluation::Regression(scores)))
+        };
+        let text = warning(2.5).unwrap();
+        assert!(text.contains("rmse 2.500 is 4.3 standard errors above the cross-validated rmse 2.000"), "{text}");
+        assert_eq!((warning(2.3), warning(1.0)), (None, None));
     }
 }

@@ -5,7 +5,7 @@ use crate::clusters::{describe_clusters, describe_counts};
 use crate::evaluate::percent_with_error;
 use crate::fit::Verbosity;
 use crate::growth::growth_lines;
-use crate::importance::{bars, describe_metric, importance, most_important_line, slopes};
+use crate::importance::{bars, describe_metric, importance, slopes, weight_heading, weights_fact};
 use crate::table::{
     AlignedTable, Grid, MAX_LISTED, facts, format_count, format_list, format_seconds, number, optional_number,
     rounded_kernel, short_lambda,
@@ -32,9 +32,6 @@ fn rows_around_best(mut grid: Grid) -> (Grid, String) {
     grid.marked_cell = Some((row - first_row, column));
     (grid, format!("; -v shows all {row_count} rows"))
 }
-
-/// Name of the fact that lists the weights of the columns in the metric.
-pub(super) const COLUMN_WEIGHTS: &str = "weights";
 
 /// Description of the distances between rows.
 pub const DISTANCE_DESCRIPTION: &str = "Euclidean, of the scaled features";
@@ -109,9 +106,8 @@ impl FitReport {
         facts.extend(fit.second_view_kernel.iter().map(|second_kernel| ("with kernel", kernel(second_kernel))));
         facts.extend(fit.members.iter().map(|member| ("mean with", kernel(member))));
         facts.extend(fit.metric.iter().map(|metric| ("metric", describe_metric(metric))));
-        let important_columns =
-            |metric| (COLUMN_WEIGHTS, most_important_line(&importance(metric, &self.coded_columns())));
-        facts.extend(fit.metric.iter().filter(|_| !is_verbose).map(important_columns));
+        let weights_fact = |metric| weights_fact(metric, &self.coded_columns());
+        facts.extend(fit.metric.iter().filter(|_| !is_verbose).map(weights_fact));
         facts.extend(fit.landmarks.iter().map(|landmarks| {
             let by = format!("by {} among {} rows", landmarks.scheme, format_count(landmarks.candidates));
             match (fit.neighbours, self.node_count()) {
@@ -227,7 +223,7 @@ impl fmt::Display for FitReport {
             writeln!(f, "{}", facts(growth_lines(growth)))?;
         }
         if let Some(metric) = fit.metric.as_ref().filter(|_| is_verbose) {
-            writeln!(f, "{}", bars("weight", &importance(metric, &self.coded_columns())))?;
+            writeln!(f, "{}", bars(weight_heading(metric), &importance(metric, &self.coded_columns())))?;
         }
         fit.cluster_counts.iter().try_for_each(|counts| writeln!(f, "{}", describe_counts(counts)))?;
         if !fit.clusters.is_empty() {

@@ -159,7 +159,7 @@ pub fn findings(sample: &TableSample, target: Option<&str>) -> Vec<Finding> {
     }));
     found.extend(constants(&others));
     found.extend(duplicates(&others));
-    found.extend(missing_values(&features));
+    found.extend(missing_values(&features, sample.is_complete()));
     found.extend(row_order(&others, target, sample));
     found.extend(long_tails(&others));
     found
@@ -248,17 +248,25 @@ fn classes(target: &ColumnSample) -> Option<Finding> {
 }
 
 fn constants(columns: &[&ColumnSample]) -> Option<Finding> {
-    let is_constant = |column: &&&ColumnSample| {
-        let first = column.values.first().copied().unwrap_or(f64::NAN);
-        column.values.len() >= MIN_VALUES && column.values.iter().all(|value| *value == first)
+    let constant_value = |column: &ColumnSample| {
+        let first = column.present().next()?;
+        (column.present_count() >= MIN_VALUES && column.present().all(|value| value == first)).then_some(first)
     };
-    let affected: Vec<&ColumnSample> = columns.iter().filter(is_constant).copied().collect();
-    let with_value = |column: &&ColumnSample| format!("{} ({})", column.name, column.show(column.values[0]));
+    let affected: Vec<(&ColumnSample, f64)> =
+        columns.iter().copied().filter_map(|column| Some((column, constant_value(column)?))).collect();
+    let with_value = |(column, value): &(&ColumnSample, f64)| {
+        let gaps = if column.present_count() < column.values.len() { " or missing" } else { "" };
+        format!("{} ({}{gaps})", column.name, column.show(*value))
+    };
     let listed: Vec<String> = affected.iter().map(with_value).collect();
-    let affected: Vec<&str> = affected.iter().map(|column| &*column.name).collect();
+    let is_complete = |column: &ColumnSample| column.present_count() == column.values.len();
+    // whether a value is missing may say something
+    let excluded: Vec<&str> =
+        affected.iter().filter(|(column, _)| is_complete(column)).map(|(column, _)| &*column.name).collect();
+    let affected: Vec<&str> = affected.iter().map(|(column, _)| &*column.name).collect();
     let listed = names(&listed.iter().map(String::as_str).collect::<Vec<_>>());
     // a fit gives a constant column no weight, so a long list need not be typed
-    let excluded: &[&str] = if affected.len() > MAX_LISTED_NAMES { &[] } else { &affected };
+    let excluded: &[&str] = if affected.len() > MAX_LISTED_NAMES { &[] } else { &excluded };
     (!affected.is_empty()).then(|| Finding::excluding(Topic::Constant, &affected, listed, excluded))
 }
 
@@ -293,7 +301,7 @@ fn duplicates(columns: &[&ColumnSample]) -> Vec<Finding> {
     found
 }
 
-fn missing_values(columns: &[&ColumnSample]) -> Option<Finding> {
+fn missing_values(columns: &[&ColumnSample], is_complete: bool) -> Option<Finding> {
     let fraction = |column: &ColumnSample| {
         column.values.iter().filter(|value| value.is_nan()).count() as f64 / column.values.len().max(1) as f64
     };
@@ -302,8 +310,9 @@ fn missing_values(columns: &[&ColumnSample]) -> Option<Finding> {
     let first = affected.first()?;
     let mask = |column: &ColumnSample| column.values.iter().map(|value| value.is_nan()).collect::<Vec<bool>>();
     let together = affected.len() > 1 && affected.iter().all(|column| mask(column) == mask(first));
+    let about = if is_complete { "" } else { "about " };
     let shares: Vec<String> =
-        affected.iter().map(|column| format!("{} {}", column.name, percent(fraction(column)))).collect();
+        affected.iter().map(|column| format!("{} {about}{}", column.name, percent(fraction(column)))).collect();
     let listed = names(&shares.iter().map(String::as_str).collect::<Vec<_>>());
     let together = if together { ", in the same rows" } else { "" };
     let names: Vec<&str> = affected.iter().map(|column| &*column.name).collect();
@@ -384,6 +393,18 @@ pub(super) mod tests {
             assert_eq!(found[0].0, topic, "{name}");
             assert!(found[0].1.contains(&name), "{name}: {found:?}");
         }
+    }
+
+    #[test]
+    fn a_column_of_one_value_and_gaps_is_constant_and_stays() {
+        let gaps = column("version", |i| if i % 9 == 0 { f64::NAN } else { 3.0 });
+        let whole = sample([column("b", noise), gaps]);
+        let found = findings(&whole, None);
+        let [constant, missing] = &found[..] else { panic!("{found:?}") };
+        assert_eq!((constant.topic, &*constant.finding), (Topic::Constant, "version (3 or missing)"));
+        assert!(constant.options.is_empty() && missing.finding == "version 11.2 %", "{missing:?}");
+        let found = findings(&TableSample { stored_rows: 5000, ..whole }, None);
+        assert_eq!(found[1].finding, "version about 11.2 %");
     }
 
     #[test]

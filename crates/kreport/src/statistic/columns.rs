@@ -108,17 +108,25 @@ fn histogram_chart(
     Some(Chart { series: series.collect(), has_legend: true, ..Chart::new(id, column.column.clone(), x, y) })
 }
 
-/// Returns the columns that differ most, as a text.
-pub(super) fn describe(column_tests: &[ColumnDifference], tested_rows: &str) -> String {
+/// Returns the columns that differ most, or all columns, as a text.
+pub(super) fn describe(column_tests: &[ColumnDifference], tested_rows: &str, shows_all: bool) -> String {
     let different = column_tests.iter().filter(|column| column.corrected_p_value <= MAX_P_VALUE).count();
     let alignment = |i: usize| if i == 0 { Align::Left } else { Align::Right };
     let mut table = AlignedTable::new(COLUMN_HEADINGS.iter().enumerate().map(|(i, name)| (*name, alignment(i))));
-    column_tests.iter().take(SHOWN_COLUMNS).for_each(|column| table.push_row(column_cells(column)));
+    let shown = if shows_all { column_tests.len() } else { SHOWN_COLUMNS };
+    column_tests.iter().take(shown).for_each(|column| table.push_row(column_cells(column)));
     let count = format_count(column_tests.len() as u64);
     let tested = if tested_rows.is_empty() { String::new() } else { format!("{tested_rows}\n") };
     let title =
         format!("columns that differ most ({different} of {count} with a corrected p-value up to {MAX_P_VALUE})");
-    format!("{title}\n{tested}{table}")
+    let omitted = match column_tests.len().saturating_sub(shown) {
+        0 => String::new(),
+        omitted => match different.saturating_sub(shown) {
+            0 => format!("  {omitted} more columns: -v shows them\n"),
+            different => format!("  {omitted} more columns, {different} of them with such a p-value: -v shows them\n"),
+        },
+    };
+    format!("{title}\n{tested}{table}{omitted}")
 }
 
 #[cfg(test)]
@@ -156,7 +164,7 @@ mod tests {
     #[test]
     fn columns_are_a_table_and_charts() {
         let columns = [column("x<0>", 1e-20, None, None), column("kind", 0.3, Some("kind=a"), None)];
-        let text = describe(&columns, "tested on all 5 and 7 rows");
+        let text = describe(&columns, "tested on all 5 and 7 rows", false);
         assert!(
             text.contains("(1 of 2 with")
                 && text.contains("up to 0.05)\ntested on all 5 and 7 rows\n")
@@ -164,7 +172,12 @@ mod tests {
                 && text.contains("+0.80 sd"),
             "{text}"
         );
-        assert!(text.contains("kind=a") && text.contains("75.0 %"), "{text}");
+        assert!(text.contains("kind=a") && text.contains("75.0 %") && !text.contains("-v"), "{text}");
+        let many: Vec<ColumnDifference> =
+            (0..11).map(|i| column(&format!("c{i}"), if i < 10 { 1e-9 } else { 0.3 }, None, None)).collect();
+        let (some, all) = (describe(&many, "", false), describe(&many, "", true));
+        assert!(some.ends_with("  3 more columns, 2 of them with such a p-value: -v shows them\n"), "{some}");
+        assert!(!some.contains("c8") && all.contains("c10") && !all.contains("-v"), "{all}");
         let fractions = [vec![0.5, 0.5], vec![0.1, 0.9]];
         for (edges, levels) in [(vec![0.0, 1.0, 2.0], vec![]), (vec![], vec!["a".to_string(), "b".to_string()])] {
             let histogram = Histogram { edges, levels, fractions: fractions.clone() };

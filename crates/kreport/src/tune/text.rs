@@ -3,7 +3,8 @@
 use super::{TuneReport, TuneRow};
 use crate::evaluate::{percent_with_error, with_error};
 use crate::table::{
-    self, Align, AlignedTable, Grid, format_count, number, optional_number, percent, rounded_kernel, shortest_number,
+    self, Align, AlignedTable, Grid, MAX_CELL_WIDTH, format_count, number, optional_number, percent, rounded_kernel,
+    shorten_middle, shortest_number,
 };
 use ksolve::Task;
 use ksolve::job::{MetricSource, Scaling};
@@ -32,7 +33,8 @@ impl TuneReport {
         let winner = self.rows.iter().rfind(|row| row.kept);
         let marked_cell =
             winner.and_then(|row| Some((candidate_names.iter().position(|other| *other == name(row))?, row.rung)));
-        let row = |kernel: &String| (kernel.clone(), rungs.iter().map(|rung| best_score(kernel, rung)).collect());
+        let shown = |kernel: &String| shorten_middle(kernel.clone(), MAX_CELL_WIDTH);
+        let row = |kernel: &String| (shown(kernel), rungs.iter().map(|rung| best_score(kernel, rung)).collect());
         // the last comparison, of refined kernels, has no more rows than the first comparison
         let heading = |rung: &&[TuneRow]| match rung[0].rung > 0 && rung[0].rows <= first_row_count {
             true => format!("rank {}", format_count(rung[0].cell.rank as u64)),
@@ -70,7 +72,7 @@ impl TuneReport {
             let folds = contender.errors.len().to_string();
             table.push_row([
                 contender.solver.clone(),
-                kernel,
+                shorten_middle(kernel, MAX_CELL_WIDTH),
                 format_error(contender.mean),
                 format_error(contender.spread.map(|spread| spread / (contender.errors.len() as f64).sqrt())),
                 folds,
@@ -128,8 +130,13 @@ impl TuneReport {
         };
         // a default fit without probabilities has no log-loss
         let error_rates = || (format_error_rate(default), format_error_rate(chosen));
-        let (default, chosen) = format(default).zip(format(chosen)).unwrap_or_else(error_rates);
-        Some(format!("default fit {default}, chosen {chosen}"))
+        let (default_text, chosen_text) = format(default).zip(format(chosen)).unwrap_or_else(error_rates);
+        // on the same rows, so the standard error of the difference is at most about this large
+        let standard_error = default.standard_error.zip(chosen.standard_error).map(|(a, b)| a.max(b));
+        let is_small = self.measure == SolverMeasure::Error
+            && standard_error.is_some_and(|error| (default.error - chosen.error).abs() <= error);
+        let note = if is_small { "; the difference is within the standard error" } else { "" };
+        Some(format!("default fit {default_text}, chosen {chosen_text}{note}"))
     }
 
     /// Returns the meaning of the star in a table; `reason` is the criterion of the table.

@@ -86,7 +86,7 @@ pub(super) struct ExactSearch<'w, 'l, 'm, 'j, T> {
     pub(super) folds: Vec<usize>,
     /// Name of the solver, and its fit without kernel, metric and regularisation parameter.
     name: String,
-    fit: Fit,
+    pub(super) fit: Fit,
     /// Time of the final fit and its test, in units of the time of one trial. `None` if the exact
     /// map was requested: the fit may then take any time.
     pub(super) final_cost: Option<f64>,
@@ -199,8 +199,12 @@ impl ModelSelection<'_> {
         let max_ratio = if search_result.target_correlation.is_some() { CLEAR_IMPROVEMENT_RATIO } else { 1.0 };
         let winner_stays = !is_requested
             && search.best.as_ref().is_none_or(|best| rival_error.is_some_and(|rival| best.error >= max_ratio * rival));
-        let mut why = rival_error
-            .map(|rival| format!("{} has error {rival:.4e} on the same number of rows", winner.report.solver));
+        let task = search.fit.task()?;
+        let mut why = rival_error.zip(search.best.as_ref()).map(|(rival, best)| {
+            let [rival, error] = [rival, best.error].map(|error| measure.describe(task, error));
+            let rows = kstore::display::format_count(trial_rows as u64);
+            format!("{error}, against {rival} for {} with a feature map, on the same {rows} rows", winner.report.solver)
+        });
         let best = match search.best.as_ref().filter(|_| !winner_stays) {
             Some(best) => (search.fit_of(best), "the best single fit"),
             None => (winner.fit.clone().with_single_rank(TRIAL_RANK), &winner.report.solver[..]),

@@ -67,9 +67,11 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
             trials.error_between_rows(fit, seed, run)
         })?;
         let is_chosen = error < CLEAR_IMPROVEMENT_RATIO * best_error && is_within_standard_error(&differences);
+        let task = self.fit.task()?;
+        let [error, best_error] = [error, best_error].map(|error| self.measure.describe(task, error));
         let why = format!(
             "on contiguous folds, its error is at most a standard error above that of {best_name}; \
-             between the rows of the table, its error is {error:.4e}, not {best_error:.4e}"
+             between the rows of the table it has {error}, against {best_error}"
         );
         Ok(is_chosen.then_some((ensemble, why)))
     }

@@ -51,9 +51,31 @@ impl SolverMeasure {
     pub(super) fn needs_probabilities(self) -> bool {
         matches!(self, Self::LogLoss | Self::Brier)
     }
+
+    /// Describes an error of this measure in the units of the reports, such as `rmse 72.52` for a
+    /// squared error.
+    pub(super) fn describe(self, task: Task, error: f64) -> String {
+        let percent = 100.0 * error;
+        match (self, task) {
+            (Self::Error, Task::Regression) => format!("rmse {}", four_digits(error.max(0.0).sqrt())),
+            (Self::Error, Task::Ranking) => format!("wrong pairs {} %", four_digits(percent)),
+            (Self::Error, _) => format!("error rate {} %", four_digits(percent)),
+            (Self::Auc, _) => format!("auc {}", four_digits(1.0 - error)),
+            (Self::LogLoss | Self::Brier, _) => format!("{self} {}", four_digits(error)),
+        }
+    }
 }
 
 kmodel::enum_of_words!(SolverMeasure, "measure", "error" => Error, "auc" => Auc, "log-loss" => LogLoss, "brier" => Brier);
+
+/// Formats a positive number with four significant digits.
+fn four_digits(value: f64) -> String {
+    if (1e-3..1e6).contains(&value) {
+        let decimals = (3 - value.log10().floor() as i32).max(0) as usize;
+        return format!("{value:.decimals$}");
+    }
+    if value == 0.0 { "0".to_string() } else { format!("{value:.3e}") }
+}
 
 /// The options of a search, which define the result for given rows.
 #[derive(Clone, Debug)]
@@ -293,4 +315,19 @@ pub(super) fn plan<T: Real>(
         plans.extend(refines.then_some(refined_plan));
     }
     Ok((pass_shape, target_counts::check_plans(plans)?, refines))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_have_the_units_of_the_reports() {
+        let describe = SolverMeasure::describe;
+        assert_eq!(describe(SolverMeasure::Error, Task::Regression, 5258.5), "rmse 72.52");
+        assert_eq!(describe(SolverMeasure::Error, Task::Regression, 0.0), "rmse 0");
+        assert_eq!(describe(SolverMeasure::Error, Task::Classification, 0.03125), "error rate 3.125 %");
+        assert_eq!(describe(SolverMeasure::Auc, Task::Classification, 0.25), "auc 0.7500");
+        assert_eq!(describe(SolverMeasure::LogLoss, Task::Classification, 1e-7), "log-loss 1.000e-7");
+    }
 }

@@ -37,7 +37,7 @@ use crate::job::Fit;
 use crate::prepare::{map_builder::resolve_length_scale, survey::survey};
 use crate::request::{MetricSource, TrainOptions};
 use crate::solver::parameter;
-use crate::{Error, Folds, Result, metric};
+use crate::{Error, Folds, Result, Task, metric};
 use kapprox::{Real, kernel::Kernel, map::MapSpec};
 use std::time::Duration;
 
@@ -309,7 +309,9 @@ impl<T: Real> Search<'_, '_, '_, '_, T> {
         let report = ContenderReport::new(best.name(), &best.kernel, "none");
         let report = ContenderReport { errors: vec![svm_error], mean: Some(svm_error), ..report };
         let rows = kstore::display::format_count(rows as u64);
-        let why = format!("{winner_name} has error {winner_error:.4e} on the same {rows} training rows");
+        let [svm_error, winner_error] =
+            [svm_error, winner_error].map(|error| measure.describe(Task::Classification, error));
+        let why = format!("{svm_error}, against {winner_error} for {winner_name}, learned from the same {rows} rows");
         Ok(Outcome::Better(Box::new(Contender { name: best.name(), fit, trial_fit: None, lambda: None, report }), why))
     }
 

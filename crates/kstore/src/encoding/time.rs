@@ -20,8 +20,8 @@ use std::f64::consts::TAU;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", rename_all = "lowercase")]
 pub enum TimeFeatures {
-    /// No features: the column is omitted. If the column is named, its feature is the stored
-    /// number. Text remains text.
+    /// No features: the column is omitted. If a column is named whose file stores times as numbers,
+    /// its feature is the stored number. A column of text is a category only if it is named as one.
     None,
     /// The position only.
     Position,

@@ -247,6 +247,10 @@ impl ColumnSearch {
         if let Some(encoding) =
             values.times.encoding(request.times == TimeFeatures::Cyclic).filter(|_| role.has_times())
         {
+            if request.times == TimeFeatures::None {
+                notes.push(ColumnNote::UnusedTimes { column: name });
+                return Ok(None);
+            }
             if values.times.is_ambiguous() {
                 notes.push(ColumnNote::AmbiguousDates { column: name.clone() });
             }
@@ -401,12 +405,19 @@ impl ColumnSearch {
         match self.selected.missing {
             _ if self.searched_columns[search_index].role == Role::Suspect => values.missing_count += 1,
             Missing::Indicator => values.missing_count += 1,
-            Missing::Mean if self.searched_columns[search_index].role.has_times() => {
+            // an omitted column of times may have missing values
+            Missing::Error if !self.may_omit_times(search_index) => return Err(self.missing_error(search_index, row)),
+            Missing::Mean | Missing::Error if self.searched_columns[search_index].role.has_times() => {
                 values.first_missing_row = Some(values.first_missing_row.map_or(row, |first| first.min(row)));
             }
             _ => return Err(self.missing_error(search_index, row)),
         }
         Ok(())
+    }
+
+    fn may_omit_times(&self, search_index: usize) -> bool {
+        let without_times = self.selected.pending_request().is_some_and(|request| request.times == TimeFeatures::None);
+        without_times && self.searched_columns[search_index].role.has_times()
     }
 
     /// Adds value `i` of a column in a stored row.

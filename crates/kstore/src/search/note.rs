@@ -16,6 +16,8 @@ pub enum ColumnNote {
     Resembles { column: String, resemblance: Resemblance, is_file: bool },
     /// A numeric column is read as times of day or dates.
     NumericTimes { column: String, form: TimeForm },
+    /// A text column of dates or times is omitted, because no time features are requested.
+    UnusedTimes { column: String },
     /// A text column with many values that say nothing about the target is omitted.
     NoEffect { column: String },
     /// A numeric column that counts the rows is omitted.
@@ -63,6 +65,11 @@ impl std::fmt::Display for ColumnNote {
                 };
                 write!(f, "column {column} is read as {description}; `times` none keeps the number")
             }
+            Self::UnusedTimes { column } => write!(
+                f,
+                "column {column} is left out: it has dates or times, and `times` is none; set `categories` {column} for a feature of \
+                 each value"
+            ),
             Self::NoEffect { column } => write!(
                 f,
                 "column {column} is left out: its many values do not predict the target better than chance; set `hash` 256 for \

@@ -35,7 +35,11 @@ impl ColumnRequest<'_> {
         let encodes_texts = matches!(categories, Categories::Few | Categories::All);
         // time columns become features, and text columns are inspected for times
         let encodes_times = self.selection.times != TimeFeatures::None;
-        let detects_text_times = encodes_times && *categories != Categories::None;
+        // without time features a text column of times is omitted, unless it is named as a category
+        let detects_text_times = match categories {
+            Categories::Few => true,
+            categories => encodes_times && *categories != Categories::None,
+        };
         match &table.schema().columns[column].kind {
             _ if self.category_set.contains(&column) => Role::Category,
             _ if self.counted_texts.iter().any(|(text_column, _)| *text_column == column) => Role::CountedText,

@@ -52,6 +52,15 @@ impl SelectedTable {
         Ok(Self { group: Some(self.table.column_index(name)?), ..self.clone() })
     }
 
+    /// Returns a copy that keeps the values of one column.
+    ///
+    /// # Errors
+    /// [`crate::Error::NoSuchColumn`] if the table lacks the column.
+    #[doc(hidden)]
+    pub fn with_kept_column(&self, name: &str) -> crate::Result<Self> {
+        Ok(Self { keep: vec![self.table.column_index(name)?], kept_required: vec![false], ..self.clone() })
+    }
+
     /// Returns the names of the numeric targets.
     pub fn target_names(&self) -> Vec<String> {
         self.names(&self.targets)

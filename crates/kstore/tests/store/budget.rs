@@ -22,6 +22,12 @@ fn a_plan_names_its_largest_term() {
     let error = plan.check().unwrap_err();
     assert!(matches!(&error, Error::OverBudget { largest, needed: 110, .. } if largest == "large"), "{error}");
     assert!(MemoryPlan::new("x", 100).term("small", 100, "").check().is_ok());
+    // a part that cannot be reduced has the remedy of one that can, if this suffices
+    let fixed = |reducible| MemoryPlan::new("x", 100).term("fixed", 90, "").term("small", reducible, "lower a");
+    let remedy = |plan: MemoryPlan| plan.check().unwrap_err().to_string();
+    assert!(remedy(fixed(20)).contains("largest part is fixed with 90 B; lower a or raise"), "{}", remedy(fixed(20)));
+    let both = fixed(20).term("more", 40, "");
+    assert!(remedy(both.clone()).contains("90 B; raise"), "{}", remedy(both));
 }
 
 #[test]

@@ -172,9 +172,14 @@ fn the_form_of_a_column_is_that_of_all_its_values() {
     // an explicit option overrides the detected form
     let named = Selection { categories: Categories::Named(names(&["date"])), ..Selection::default() };
     let days = ["2024-01-31", "2024-02-01"];
-    for selection in [named, Selection { times: TimeFeatures::None, ..Selection::default() }] {
+    let without_times = Selection { times: TimeFeatures::None, ..Selection::default() };
+    for selection in [named.clone(), Selection { times: TimeFeatures::None, ..named }] {
         assert!(matches!(found(&days, &selection).0, Some(ColumnEncoding::Values(values)) if values.len() == 2));
     }
+    let (encoding, notes) = found(&days, &without_times);
+    assert_eq!(encoding, None, "{notes:?}");
+    assert_eq!(notes, [ColumnNote::UnusedTimes { column: "date".to_string() }]);
+    assert!(matches!(found(&["soon", "later"], &without_times).0, Some(ColumnEncoding::Values(_))));
     let position = Selection { times: TimeFeatures::Position, ..Selection::default() };
     let many = ["2024-01-31", "2025-06-01T12:00", "2026-07-05"];
     let cycles = |selection: &Selection| match found(&many, selection).0 {

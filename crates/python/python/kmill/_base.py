@@ -126,7 +126,8 @@ class KernelEstimator(JobParameters, BaseEstimator):
     feature_importances_ : array of shape (n_features_in_,)
         The importance of each column, with sum 1; it exists if the model has a metric, or if the fit
         computed slopes (``importance=True``). With a metric M after scaling, it is the fraction of
-        the column in the squared norm of M, which costs nothing. With ``importance=True``, it is the
+        the column in the squared norm of M, which says how fast the kernel changes along the column
+        and not how much the prediction depends on it. With ``importance=True``, it is the
         fraction in the sum of squared root mean square slopes of the prediction, per standard
         deviation of the column, which costs one more pass in the fit. Other models have :meth:`explain`, and
         ``sklearn.inspection.permutation_importance`` accepts all of them.

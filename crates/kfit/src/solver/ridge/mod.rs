@@ -258,7 +258,8 @@ impl<T: Real> Solver<T> for Ridge {
         reject_if(self.stores_fold_functions && options.task != Task::Regression, INTERVAL.name, options.task, why)?;
         if self.computes_importance {
             gradients::check(request)?;
-            let why = "`metric` already reports the importance of the columns; leave one of the two out";
+            let why = "it measures slopes of a fit without a metric; the page of `test` 25% with `report` measures the importance of \
+                       columns in a fit with `metric`";
             reject_if(options.metric != MetricSource::None, IMPORTANCE.name, "", why)?;
         }
         if self.max_leaf_rows.is_some() {

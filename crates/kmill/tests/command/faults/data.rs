@@ -18,6 +18,7 @@ fn files_that_are_no_tables() {
     std::fs::copy(at.join("t.parquet"), at.join("mixed/a.parquet")).unwrap();
     std::fs::copy(at.join("narrow.parquet"), at.join("mixed/b.parquet")).unwrap();
     std::fs::write(at.join("mixed/notes.txt"), "hello").unwrap();
+    std::fs::write(at.join("order.awk"), "{}").unwrap();
     for (data, part) in [
         ("ordre.parquet", "no such file: ordre.parquet; did you mean order.parquet?"),
         ("nowhere/t.parquet", "there is no folder nowhere"),
