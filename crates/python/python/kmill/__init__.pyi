@@ -115,7 +115,7 @@ class _Estimator:
     kernel_: str
     rank_: int
     trace_error_: float | None
-    lambda_: float
+    lambda_: float | list[float]
     cv_results_: dict[str, Any]
     best_index_: int
     best_params_: dict[str, Any]
