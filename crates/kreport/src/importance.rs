@@ -10,9 +10,9 @@ use std::collections::{HashMap, HashSet};
 const SHOWN_IN_TABLE: usize = 12;
 const SHOWN_IN_LINE: usize = 5;
 
-/// Returns the heading of a table of the columns of a metric. The weights of a metric that scales
-/// the input of a kernel are no measure of importance; the directions of a solver are slopes of its
-/// prediction.
+/// Returns the heading of a table of the columns of a metric. If a metric scales the input of a
+/// kernel, its weights do not measure importance. If a solver learned its directions, they are
+/// slopes of the prediction.
 pub fn weight_heading(metric: &MetricReport) -> &'static str {
     if is_of_solver(metric) { "importance" } else { "metric weight (not importance)" }
 }

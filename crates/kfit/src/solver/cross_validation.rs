@@ -247,7 +247,7 @@ pub(super) fn scores_by_newton<T: Real, L: Objective<T>>(
 }
 
 /// Returns for each level the regularisation parameter whose out-of-fold scores have the smallest
-/// error. If there are no folds, returns the first parameter and does not call `compute_scores`.
+/// error. Without folds, returns the first parameter and does not call `compute_scores`.
 /// `error(level, i, scores)` returns the error of the scores of row i. The reported errors are
 /// ordered by level, and within a level by parameter.
 pub(super) fn cross_validate<T: Real>(

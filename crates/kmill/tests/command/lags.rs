@@ -44,7 +44,7 @@ fn a_fit_with_lags_is_the_fit_of_a_table_that_has_them() {
     let report = ok(at, &format!("fit ridge t.csv {LAGS} {FIT} --test last:15%:hour -o m"));
     let wide = ok(at, &format!("fit ridge wide.parquet {FIT} --test last:15%:hour -o w"));
     let mut test_set = report["test_set"].clone();
-    // columns of a table are no lags of the fit
+    // the fit does not know that columns of a table are lags
     assert!(test_set["scores"].as_object_mut().unwrap().remove("naive_forecast").is_some());
     assert_eq!(test_set, wide["test_set"], "{report}");
     let model = |line: &str| {
@@ -156,7 +156,7 @@ fn a_fit_is_compared_with_the_last_value_as_the_forecast() {
     // a fit that shrinks to the mean is worse
     let (_, _, poor) = kmill(at, &format!("{fit} --lambda 1e3 -o poor"));
     assert!(poor.contains(&format!("{expected:.3} of the last value (lag 1)")), "{poor}");
-    // without lags of the target there is no last value
+    // a fit without lags of the target does not know the last value
     let none =
         ok(at, "fit ridge t.csv --target count --lags holiday:1 --missing drop --rank 20 --test 20% -o n --json");
     assert!(none["test_set"]["scores"]["rmse"].is_number() && none["test_set"]["scores"]["naive_forecast"].is_null());

@@ -138,7 +138,7 @@ impl MemoryPlan {
     ///
     /// # Errors
     /// [`Error::OverBudget`] with the largest term, if the plan does not fit. If this term has no
-    /// remedy, the remedy is that of the largest other term that exceeds the missing bytes.
+    /// remedy, the error has the remedy of the largest other term that exceeds the missing bytes.
     pub fn check(self) -> Result<Self> {
         let needed_bytes = self.bytes();
         if needed_bytes <= self.budget {

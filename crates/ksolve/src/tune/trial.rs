@@ -44,7 +44,7 @@ pub(super) struct Trials<T> {
     has_groups: bool,
 }
 
-/// Names of the columns in the table of a trial that are no features.
+/// Names of the columns in the table of a trial, without the features.
 struct TrialColumns {
     targets: Vec<String>,
     weight: Option<String>,
