@@ -196,6 +196,9 @@ pub struct TrainOptions {
     /// Noise variance divided by the factor of the kernel, if the kernel was found by marginal
     /// likelihood: lambda times the number of rows.
     pub relative_noise: Option<f64>,
+    /// True if predictions are exponentials of the functions that are learned. The marginal
+    /// likelihood then explains the logarithms of the targets.
+    pub has_log_link: bool,
     /// Kernel of the second view, whose features follow the features of `kernel`; `None` if there
     /// is one view.
     pub second_kernel: Option<Kernel>,
@@ -232,6 +235,7 @@ impl TrainOptions {
             metric: MetricSource::None,
             kernel,
             relative_noise: None,
+            has_log_link: false,
             second_kernel: None,
             map: MapSpec::default(),
             landmarks: LandmarkSource::default(),

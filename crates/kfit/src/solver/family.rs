@@ -52,6 +52,11 @@ pub struct SolverProperties {
     /// The parameter of these settings that computes with the columns of the rows, so that the fit
     /// rejects sparse rows; `None` if no parameter does.
     pub dense_only_parameter: Option<&'static str>,
+    /// True if the models are scored by the loss that they minimise: a quantile, expectile or Huber
+    /// loss, or a deviance.
+    pub scores_own_loss: bool,
+    /// True if predictions are exponentials of the functions that are learned.
+    pub has_log_link: bool,
     /// True if the fit needs folds under these settings even though cross-validation chooses no
     /// parameter (ridge regression with leaves).
     pub always_needs_validation_rows: bool,

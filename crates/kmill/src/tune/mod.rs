@@ -65,8 +65,9 @@ pub(crate) struct TuneArgs {
     /// length scales, not families of kernels)
     #[arg(long, value_parser = parse::word::<Score>, default_value_t, value_name = "SCORE", help_heading = "Search")]
     pub(crate) score: Score,
-    /// Score by which solvers are compared: error (error rate, or squared error), auc, log-loss or
-    /// brier [default: error; if the rarer of two classes has less than 10 % of the rows, log-loss,
+    /// Score by which solvers are compared: error (error rate, or squared error), loss (of quantile
+    /// and glm: the loss that they minimise), auc, log-loss or brier [default: error; for quantile
+    /// and glm loss; if the rarer of two classes has less than 10 % of the rows, log-loss,
     /// or auc if a solver is named]
     #[arg(long, value_parser = parse::word::<SolverMeasure>, value_name = "MEASURE", help_heading = "Search")]
     pub(crate) measure: Option<SolverMeasure>,

@@ -1,6 +1,6 @@
 //! The search with means of learned sums of kernels.
 
-use crate::run::ok;
+use crate::run::{kmill, ok};
 use kstore::key::{Purpose, Stream};
 use std::path::Path;
 
@@ -100,4 +100,66 @@ fn a_small_table_gets_the_mean_of_three_sums() {
     assert!(!solver(&single).contains("mean of") && single["fit"]["members"].is_null(), "{single}");
     let card = ok(at, "inspect m.safetensors --json");
     assert_eq!(card["members"].as_array().unwrap().len(), 2, "{card}");
+}
+
+/// Counts with means between 1 and 400 that depend on steps along x0 and smoothly on x1.
+fn write_counts(at: &Path, rows: std::ops::Range<usize>) {
+    let uniform = |i: usize, k: u64| Stream::new(k, Purpose::Data, 7).uniform(i as u64);
+    let line = |i: usize| {
+        let (a, b) = (6.0 * uniform(i, 0), uniform(i, 1));
+        let mean = (a.floor() + (6.0 * b).sin()).exp();
+        // a count with about this mean and about its variance
+        let count = (mean + mean.sqrt() * 3.5 * (uniform(i, 2) - 0.5)).round().max(0.0);
+        format!("{a},{b},{},{count},{}\n", uniform(i, 3), (count + 0.5).ln())
+    };
+    let text = format!("x0,x1,x2,count,log\n{}", rows.map(line).collect::<String>());
+    std::fs::write(at.join("counts.csv"), text).unwrap();
+}
+
+#[test]
+fn length_scales_of_counts_are_learned_from_the_likelier_of_counts_and_logarithms() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    write_counts(at, 0..300);
+    let kernel_of = |solver: &str, target: &str| {
+        let fit = format!(
+            "fit {solver} counts.csv --target {target} --features x* --metric likelihood --kernel laplacian() \
+             --rank 20 --lambda 1e-4 --folds none --json -o m.safetensors"
+        );
+        let report = ok(at, &fit);
+        (report["kernel"].to_string(), report["likelihood"]["log_likelihood"].as_f64().unwrap())
+    };
+    let [counts, logs] = [kernel_of("ridge", "count"), kernel_of("ridge", "log")];
+    let glm = kernel_of("glm", "count");
+    assert!(counts.0 != logs.0 && glm.0 == logs.0, "{counts:?} {logs:?} {glm:?}");
+    // the reported likelihood is that of the counts
+    assert!(glm.1 > counts.1 && (glm.1 - logs.1).abs() > 10.0, "{counts:?} {logs:?} {glm:?}");
+}
+
+#[test]
+fn models_with_a_loss_are_chosen_by_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    write_counts(at, 0..400);
+    let tune =
+        "tune glm counts.csv --target count --features x* --kernels gaussian() --rank 60 --json -o m.safetensors";
+    let found = ok(at, tune);
+    assert_eq!(found["select"], "loss", "{found}");
+    let evaluated = ok(at, "evaluate m.safetensors counts.csv --json");
+    let deviance = evaluated["loss"]["mean"].as_f64().unwrap();
+    // errors of the contenders are deviances, not squared errors, which are over 100
+    let means = found["contenders"].as_array().unwrap().iter().filter_map(|contender| contender["mean"].as_f64());
+    let means: Vec<f64> = means.collect();
+    assert!(!means.is_empty() && means.iter().all(|mean| (0.3 * deviance..30.0).contains(mean)), "{deviance}: {found}");
+    assert!(
+        found["test"]["loss"].as_f64().unwrap() < 30.0 && found["test"]["error"].as_f64().unwrap() > 30.0,
+        "{found}"
+    );
+    // without --kernels, a sum that was learned by likelihood competes
+    let found = ok(at, &tune.replace("--kernels gaussian() ", "--work 4,9 --sample 400 "));
+    let metrics: Vec<_> = found["contenders"].as_array().unwrap().iter().map(|entry| &entry["metric"]).collect();
+    assert!(metrics.iter().any(|metric| **metric == "likelihood"), "{found}");
+    // ridge regression has no loss of its own
+    let (code, _, text) = kmill(at, &tune.replace("tune glm", "tune ridge --measure loss"));
+    assert!(code == 1 && text.contains("no loss of their own"), "{code} {text}");
 }

@@ -4,10 +4,12 @@
 mod consecutive_rows;
 mod dense_likelihood;
 mod kernel_sum;
+mod log_link;
 mod sample;
 
 pub use consecutive_rows::learn_from_consecutive_rows;
 pub use kernel_sum::{KernelSum, LikelihoodReport, StageResult, bytes, learn, round_to_four_digits};
+pub use log_link::{Logarithms, learn_with_log_link};
 pub use sample::{MIN_STAGED_ROWS, SampledRows, Stage};
 
 use crate::{Error, Result};

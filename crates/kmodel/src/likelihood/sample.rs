@@ -24,7 +24,7 @@ pub(super) fn evenly_spaced_rows(y: MatRef<'_, f64>) -> Vec<usize> {
 }
 
 /// Rows and targets from which kernels are learned.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct SampledRows<'a> {
     /// All rows, n x d.
     pub x: MatRef<'a, f64>,

@@ -88,6 +88,7 @@ impl TuneReport {
             (SolverMeasure::Error, Task::Regression) => "mse",
             (SolverMeasure::Error, Task::Ranking) => "wrong pairs",
             (SolverMeasure::Error, _) => "error rate",
+            (SolverMeasure::Loss, _) => "loss",
             (SolverMeasure::Auc, _) => "1 - auc",
             (SolverMeasure::LogLoss, _) => "log-loss",
             (SolverMeasure::Brier, _) => "brier",
@@ -100,7 +101,9 @@ impl TuneReport {
             Task::Regression => {
                 let mae = score.mae.map(|[mae, error]| format!(", mae {}", with_error(number(mae, 4), Some(error))));
                 let r2 = score.r2.map(|r2| format!(", r2 {r2:.4}"));
-                format!("{}{}{}", format_rmse(score), mae.unwrap_or_default(), r2.unwrap_or_default())
+                let loss = score.loss.map(|loss| format!("loss {}, ", number(loss, 4)));
+                let (loss, mae, r2) = (loss.unwrap_or_default(), mae.unwrap_or_default(), r2.unwrap_or_default());
+                format!("{loss}{}{mae}{r2}", format_rmse(score))
             }
             Task::Ranking => {
                 format!(
@@ -121,9 +124,10 @@ impl TuneReport {
     pub(super) fn format_default(&self) -> Option<String> {
         let (default, chosen) = (self.default_score.as_ref()?, self.test.as_ref()?);
         let format = |score: &HeldOutScore| match (self.task, self.measure) {
+            (Task::Regression, SolverMeasure::Loss) => score.loss.map(|loss| format!("loss {}", number(loss, 4))),
             (Task::Regression, _) => Some(format_rmse(score)),
             (Task::Ranking, _) => Some(format!("{} wrong pairs", percent(score.error))),
-            (_, SolverMeasure::Error) => Some(format_error_rate(score)),
+            (_, SolverMeasure::Error | SolverMeasure::Loss) => Some(format_error_rate(score)),
             (_, SolverMeasure::Auc) => score.auc.map(|auc| format!("auc {}", number(auc, 4))),
             (_, SolverMeasure::LogLoss) => score.log_loss.map(|loss| format!("log-loss {}", number(loss, 4))),
             (_, SolverMeasure::Brier) => score.brier.map(|brier| format!("brier {}", number(brier, 4))),

@@ -50,6 +50,7 @@ impl Fit {
             metric: self.metric.clone(),
             kernel,
             relative_noise: None,
+            has_log_link: properties.has_log_link,
             second_kernel,
             map: self.map.clone(),
             landmarks,

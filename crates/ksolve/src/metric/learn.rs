@@ -13,6 +13,7 @@ use faer::Mat;
 use kapprox::landmark::{RowSample, TableScan, uniform_sample};
 use kapprox::metric::Metric;
 use kapprox::{Kernel, Real};
+use kmodel::likelihood;
 use kstore::key::Purpose;
 use kstore::pass::Observer;
 use kstore::{MemoryRows, RowSource};
@@ -209,10 +210,15 @@ impl<T: Real> MetricRequest<'_, T> {
         .targets_of(&sample.row_numbers)?;
         let (n, t) = (sample.len(), targets.count());
         let x = Mat::from_fn(n, sample.d, |i, j| sample.x[i * sample.d + j].to_f64());
-        let y = Mat::from_fn(n, t, |i, j| values[i * t + j]);
+        let centre = |j: usize| match targets {
+            Targets::Numeric { centre } if options.has_log_link => centre[j],
+            _ => 0.0,
+        };
+        let y = Mat::from_fn(n, t, |i, j| values[i * t + j] + centre(j));
         let kernel = map_builder::resolve_length_scales(&options.kernel, &sample, options.seed, &[vec![1.0]])?;
+        let learn = if options.has_log_link { likelihood::learn_with_log_link } else { likelihood::learn };
         let (kernel, likelihood) =
-            kmodel::likelihood::learn(&kernel[0], x.as_ref(), y.as_ref(), &sample.weights, &*stage, resources.workers)?;
+            learn(&kernel[0], x.as_ref(), y.as_ref(), &sample.weights, &*stage, resources.workers)?;
         let form = MetricForm::Likelihood.to_string();
         Ok(LearnedMetric { kernel, form, likelihood, passes: 2, ..LearnedMetric::default() })
     }

@@ -11,12 +11,12 @@
 //! *Cost*: one fit per contender on the first fold, one more fit for each contender of the better
 //! half, and so on. Each fit has rank [`TRIAL_RANK`] and uses the rows of the sample.
 
-use super::{Kernel, KernelSearchResult, SolverMeasure, journal::SearchJournal, trial::Trials};
+use super::contenders::{Contender, ContenderReport};
+use super::{Kernel, SolverMeasure, journal::SearchJournal, trial::Trials};
 use crate::job::{Fit, Run};
-use crate::solver::parameter;
-use crate::{Error, Result, grids::half_decade, request::MetricSource};
-use kapprox::{Real, metric::Metric};
-use std::sync::Arc;
+use crate::{Error, Result, request::MetricSource};
+use kapprox::Real;
+use std::cmp::Ordering;
 
 /// Maximum rank of a trial: sufficient to compare regularisation parameters and solvers, and fast.
 pub(super) const TRIAL_RANK: usize = 500;
@@ -27,155 +27,11 @@ const CONTEST_FOLDS: usize = 3;
 /// Minimum number of contenders that continue. Chosen: a single fold ranks contenders only roughly.
 const MIN_CONTENDERS: usize = 3;
 
+/// Errors below this ratio to the lowest error are considered equal.
+const TIE_RATIO: f64 = 1.005;
+
 /// Minimum number of trials, even if no time is left: the first solver with and without the metric.
 const MIN_TRIALS: usize = 2;
-
-/// Numbers of half decades by which the grid of regularisation parameters extends below and above
-/// the likely range.
-const STEPS_BELOW: i64 = 2;
-const STEPS_ABOVE: i64 = 1;
-
-/// Exponent of the smallest regularisation parameter in a grid, in half decades: −18 stands for
-/// 1e-9.
-const MIN_LAMBDA_STEP: i64 = -18;
-
-/// Exponent of a regularisation parameter for which a Cholesky factor in f32 usually exists, in
-/// half decades: −12 stands for 1e-6.
-const SAFE_LAMBDA_STEP: i64 = -12;
-
-/// A solver with a regularisation parameter that competes in a contest.
-#[derive(Clone)]
-pub(super) struct Contender {
-    /// Solver without its regularisation parameter: `svm, one-vs-one`.
-    pub(super) name: String,
-    /// Fit at the requested ranks.
-    pub(super) fit: Fit,
-    /// Fit that learns the metric for the trials, each from its own training rows; `None` if the
-    /// trials use the metric of `fit`.
-    pub(super) trial_fit: Option<Fit>,
-    /// Regularisation parameter of this contender; `None` for solvers that compare several
-    /// themselves.
-    pub(super) lambda: Option<f64>,
-    pub(super) report: ContenderReport,
-}
-
-/// The report of a contender.
-#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
-#[non_exhaustive]
-pub struct ContenderReport {
-    /// Solver with the parameters that were tried: `svm, lambda 1e-5`.
-    pub solver: String,
-    /// Kernel with numeric parameters.
-    pub kernel: String,
-    /// Metric: none, given, full, diagonal, low-rank(5); or half diagonal, for a series.
-    pub metric: String,
-    /// Errors on the folds, in the compared measure; lower is better.
-    pub errors: Vec<f64>,
-    /// Log-losses on the same folds if the solver has probabilities.
-    #[serde(skip)]
-    pub(super) log_losses: Vec<f64>,
-    /// Mean of the errors; `None` if a fit failed.
-    pub mean: Option<f64>,
-    /// Standard deviation of the errors over folds; `None` for a single fold.
-    pub spread: Option<f64>,
-    /// Reason of a failed fit.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub problem: Option<String>,
-    /// True for the winner.
-    pub chosen: bool,
-    /// Reason why the contender won although its mean is not the lowest; `None` otherwise.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub why: Option<String>,
-}
-
-impl Contender {
-    pub(super) fn metric(&self) -> Option<&Arc<Metric>> {
-        self.fit.metric.provided()
-    }
-
-    /// Returns the contender with its regularisation parameter converted from trials on
-    /// `trial_rows` rows to a fit on `fit_rows` rows.
-    ///
-    /// With a feature map, lambda is proportional to 1/√n. This is the optimal rate for a function
-    /// in the reproducing kernel Hilbert space (Caponnetto, De Vito, "Optimal rates for the
-    /// regularized least-squares algorithm", 2007). With the exact kernel, lambda·n stays constant:
-    /// it is the noise variance of a Gaussian process.
-    ///
-    /// If the contender cross-validates its own lambdas, it gets a small grid around
-    /// `tested_lambda`, the best lambda of the test fit, instead of the full grid: each lambda
-    /// costs a factorisation in every fold. An exact fit without lambda learns it by likelihood.
-    pub(super) fn rescale_lambda(self, trial_rows: u64, fit_rows: u64, tested_lambda: Option<f64>) -> Self {
-        let row_fraction = (trial_rows.max(1) as f64 / fit_rows.max(1) as f64).min(1.0);
-        let factor = if self.fit.requested_map().is_exact_kernel() { row_fraction } else { row_fraction.sqrt() };
-        let lambda = self.lambda.map(|lambda| lambda * factor);
-        let lambda_grid = tested_lambda
-            .filter(|_| !self.fit.sets_regularisation() && !self.fit.requested_map().is_exact_kernel())
-            .map(|tested| lambda_grid_around(tested, row_fraction));
-        let fit = match lambda.map(format_lambda).or(lambda_grid) {
-            Some(lambdas) => self.fit.set(parameter::LAMBDA.name, lambdas),
-            None => self.fit,
-        };
-        Self { fit, lambda, ..self }
-    }
-
-    /// Returns the same solver and regularisation parameter with the best kernel without a metric;
-    /// `None` if no metric was learned.
-    pub(super) fn without_metric(&self, search_result: &KernelSearchResult) -> Result<Option<Self>> {
-        let has_metric = self.fit.metric.provided().is_some();
-        let Some(kernel) = search_result.best_without_metric().filter(|_| has_metric) else { return Ok(None) };
-        let kernel = Kernel::parse(kernel)?;
-        let report = ContenderReport::new(self.report.solver.clone(), &kernel, "none");
-        let fit = self.fit.clone().kernel(kernel).metric(MetricSource::None);
-        Ok(Some(Self { name: self.name.clone(), fit, trial_fit: None, lambda: self.lambda, report }))
-    }
-
-    /// Makes this contender the winner instead of `previous_winner`, and records it and `why` in
-    /// the reports.
-    pub(super) fn replace_winner(
-        mut self,
-        previous_winner: &Self,
-        reports: &mut Vec<ContenderReport>,
-        why: Option<String>,
-    ) -> Self {
-        for report in reports.iter_mut().filter(|report| **report == previous_winner.report) {
-            (report.chosen, report.why) = (false, None);
-        }
-        (self.report.chosen, self.report.why) = (true, why.clone());
-        let is_same = |report: &&mut ContenderReport| {
-            (&report.solver, &report.kernel, &report.metric)
-                == (&self.report.solver, &self.report.kernel, &self.report.metric)
-        };
-        match reports.iter_mut().find(is_same) {
-            Some(report) => {
-                (report.chosen, report.why) = (true, why);
-                self.report = report.clone();
-            }
-            None => reports.push(self.report.clone()),
-        }
-        self
-    }
-}
-
-impl ContenderReport {
-    pub(super) fn new(solver: String, kernel: &Kernel, metric: &str) -> Self {
-        Self { solver, kernel: kernel.to_string(), metric: metric.to_string(), ..Self::default() }
-    }
-
-    /// Returns false if the search ended before this contender was tried.
-    pub fn was_tried(&self) -> bool {
-        !self.errors.is_empty() || self.problem.is_some()
-    }
-
-    fn add_error(&mut self, error: f64, log_loss: Option<f64>) {
-        self.errors.push(error);
-        self.log_losses.extend(log_loss);
-        let n = self.errors.len() as f64;
-        let mean = self.errors.iter().sum::<f64>() / n;
-        let squared_deviation_sum: f64 = self.errors.iter().map(|error| (error - mean).powi(2)).sum();
-        self.mean = Some(mean);
-        self.spread = (self.errors.len() > 1).then(|| (squared_deviation_sum / (n - 1.0)).sqrt());
-    }
-}
 
 /// A comparison that proceeds trial by trial.
 pub(super) struct Contest<'a, T> {
@@ -313,11 +169,52 @@ impl<'a, T: Real> Contest<'a, T> {
     pub(super) fn finish(mut self) -> (Contender, Vec<Contender>) {
         let mean = |contender: &Contender| contender.report.mean.unwrap_or(f64::INFINITY);
         let lowest_mean = self.contenders.iter().map(mean).fold(f64::INFINITY, f64::min);
-        let winner = &mut self.contenders[self.alive[0]];
+        let preferred = self.preferred_in_tie();
+        let winner = &mut self.contenders[preferred.as_ref().map_or(self.alive[0], |(index, _)| *index)];
         winner.report.chosen = true;
-        winner.report.why = (mean(winner) > lowest_mean)
-            .then(|| "the means cover different numbers of folds; on the shared folds, this one is the lowest".into());
+        winner.report.why = match preferred {
+            Some((_, why)) => Some(why.to_string()),
+            None => (mean(winner) > lowest_mean).then(|| {
+                "the means cover different numbers of folds; on the shared folds, this one is the lowest".into()
+            }),
+        };
         (winner.clone(), self.contenders)
+    }
+
+    /// Returns a contender whose error is about that of the winner and that is preferred, and why.
+    ///
+    /// * By the loss of the models: the same fit with a larger lambda. The low rank of a trial
+    ///   regularises too, so that small lambdas make no difference; at the rank of the model they
+    ///   do. On three tables (hourly departures, bike counts, protein), lambdas with losses within
+    ///   0.5 % at rank 500 had their smallest loss at rank 4,000 with the largest of them.
+    /// * By the error rate: a solver with probabilities instead of one without.
+    fn preferred_in_tie(&self) -> Option<(usize, &'static str)> {
+        let winner = &self.contenders[self.alive[0]];
+        let is_tie = |contender: &Contender| {
+            let [a, b] = shared_fold_means(&[&contender.report, &winner.report])[..] else { return false };
+            a[0].is_finite() && a[0] <= TIE_RATIO * b[0]
+        };
+        let ties =
+            (0..self.contenders.len()).filter(|i| is_tie(&self.contenders[*i])).map(|i| (i, &self.contenders[i]));
+        match self.measure {
+            SolverMeasure::Loss => {
+                let is_same_fit = |(_, other): &(usize, &Contender)| {
+                    (&other.name, &other.report.kernel, &other.report.metric)
+                        == (&winner.name, &winner.report.kernel, &winner.report.metric)
+                };
+                let largest = ties.filter(is_same_fit).filter(|(_, other)| other.lambda > winner.lambda);
+                let largest =
+                    largest.max_by(|(_, a), (_, b)| a.lambda.partial_cmp(&b.lambda).unwrap_or(Ordering::Equal));
+                largest.map(|(index, _)| (index, "the largest lambda within 0.5 % of the lowest loss"))
+            }
+            SolverMeasure::Error if winner.report.log_losses.is_empty() => {
+                let log_loss = |contender: &Contender| shared_fold_means(&[&contender.report])[0][1];
+                let with_probabilities = ties.filter(|(_, other)| !other.report.log_losses.is_empty());
+                let best = with_probabilities.min_by(|(_, a), (_, b)| log_loss(a).total_cmp(&log_loss(b)));
+                best.map(|(index, _)| (index, "within 0.5 % of the lowest error rate, and with probabilities"))
+            }
+            _ => None,
+        }
     }
 }
 
@@ -349,28 +246,11 @@ fn survivor_count(alive: usize) -> usize {
     alive.div_ceil(2).max(MIN_CONTENDERS).min(alive)
 }
 
-/// Returns a grid of likely regularisation parameters for all rows, two per decade, given that
-/// `lambda` was best on the fraction `row_fraction` of the rows. The best lambda is proportional to
-/// 1/√n or to 1/n, and the grid covers both cases. The grid extends further down than up, because
-/// the higher rank of the final fit tends to need a smaller lambda.
-fn lambda_grid_around(lambda: f64, row_fraction: f64) -> String {
-    let nearest_half_decade = |lambda: f64| (2.0 * lambda.max(f64::MIN_POSITIVE).log10()).round() as i64;
-    // below `MIN_LAMBDA_STEP`, the factorisation in f32 fails, and it often fails at
-    // `MIN_LAMBDA_STEP` itself
-    let min_step = (nearest_half_decade(lambda * row_fraction) - STEPS_BELOW).max(MIN_LAMBDA_STEP);
-    let max_step = (nearest_half_decade(lambda * row_fraction.sqrt()) + STEPS_ABOVE).max(SAFE_LAMBDA_STEP);
-    format!("{}..{}", format_lambda(half_decade(min_step)), format_lambda(half_decade(max_step)))
-}
-
-/// Returns a regularisation parameter in scientific notation: `1e-5`.
-pub(super) fn format_lambda(lambda: f64) -> String {
-    format!("{lambda:e}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::solver::ridge::Ridge;
+    use crate::{FoldSpec, Folds};
+    use kstore::{MemoryRows, Selection, Table};
 
     #[test]
     fn errors_are_compared_on_the_folds_that_all_were_tried_on() {
@@ -398,41 +278,35 @@ mod tests {
     }
 
     #[test]
-    fn lambda_falls_with_the_root_of_the_row_count() {
-        let fit = Fit::solver("svm").unwrap();
-        let contender_of = |fit: Fit, lambda| Contender {
-            name: String::new(),
-            fit,
-            trial_fit: None,
-            lambda,
-            report: ContenderReport::default(),
+    fn in_a_tie_a_larger_lambda_or_probabilities_are_preferred() {
+        let rows = MemoryRows::new(vec![0.0f64; 9], 1).unwrap().with_targets(vec![0.0; 9], 1).unwrap();
+        let selected = Table::from_rows(&[0.0; 9], 1, &[0.0; 9]).unwrap().select(&Selection::default()).unwrap();
+        let folds = Folds::new(&FoldSpec::Random(3), 0, 0..9, &[]).unwrap();
+        let trials = Trials::new(rows, 1.0, &selected, &folds, false).unwrap();
+        let winner = |measure, errors: [(&str, f64, f64, Option<f64>); 3]| {
+            let contender = |(name, lambda, error, log_loss): (&str, f64, f64, Option<f64>)| {
+                let mut report = ContenderReport { solver: format!("{name} {lambda:e}"), ..ContenderReport::default() };
+                report.add_error(error, log_loss);
+                let fit = Fit::solver("svm").unwrap();
+                Contender { name: name.to_string(), fit, trial_fit: None, lambda: Some(lambda), report }
+            };
+            let mut contest = Contest::new(&trials, measure, errors.map(contender).to_vec(), 10);
+            contest.sort_alive();
+            let report = contest.finish().0.report;
+            (report.solver, report.why.is_some())
         };
-        let rescaled_regularisation = |fit_rows: u64| {
-            contender_of(fit.clone(), Some(1e-4))
-                .rescale_lambda(100, fit_rows, None)
-                .fit
-                .settings()
-                .unwrap()
-                .strongest_regularisation()
+        // 0.4019 is within 0.5 % of 0.4, and 0.4021 is not
+        let losses = |largest| [("glm", 1e-6, 0.4, None), ("glm", 1e-5, 0.401, None), ("glm", 1e-4, largest, None)];
+        assert_eq!(winner(SolverMeasure::Loss, losses(0.4019)), ("glm 1e-4".to_string(), true));
+        assert_eq!(winner(SolverMeasure::Loss, losses(0.4021)), ("glm 1e-5".to_string(), true));
+        assert_eq!(winner(SolverMeasure::Error, losses(0.4019)), ("glm 1e-6".to_string(), false));
+        // a larger lambda of another solver is no tie
+        let others = [("glm", 1e-6, 0.4, None), ("svr", 1e-4, 0.4001, None), ("glm", 1e-5, 0.5, None)];
+        assert_eq!(winner(SolverMeasure::Loss, others), ("glm 1e-6".to_string(), false));
+        let rates = |error| {
+            [("ridge", 1e-6, 0.2, None), ("logistic", 1e-6, error, Some(0.5)), ("logistic", 1e-5, error, Some(0.4))]
         };
-        assert_eq!(rescaled_regularisation(10_000), crate::solver::Regularisation::Lambda(1e-5));
-        // it does not rise for fewer rows
-        assert_eq!(rescaled_regularisation(25), crate::solver::Regularisation::Lambda(1e-4));
-        // with the exact kernel it falls in proportion to the rows
-        let exact = contender_of(fit.clone().with_exact_kernel().unwrap(), Some(1e-4)).rescale_lambda(100, 200, None);
-        assert_eq!(exact.lambda, Some(5e-5));
-        assert_eq!(
-            exact.fit.settings().unwrap().strongest_regularisation(),
-            crate::solver::Regularisation::Lambda(5e-5)
-        );
-        // a cross-validated grid covers both rules, plus one decade below and half a decade above
-        let ridge = contender_of(Fit::solver("ridge").unwrap(), None).rescale_lambda(100, 10_000, Some(1e-4));
-        let lambdas = Ridge::new(ridge.fit.settings().unwrap()).lambdas;
-        assert_eq!((lambdas.len(), lambdas[0], lambdas[5]), (6, 1e-7, 3.1622776601683795e-5));
-        let with_c = contender_of(fit.clone().set("C", 3), None);
-        assert_eq!(
-            with_c.rescale_lambda(100, 10_000, None).fit.settings().unwrap().strongest_regularisation(),
-            crate::solver::Regularisation::C(3.0)
-        );
+        assert_eq!(winner(SolverMeasure::Error, rates(0.2005)), ("logistic 1e-5".to_string(), true));
+        assert_eq!(winner(SolverMeasure::Error, rates(0.21)), ("ridge 1e-6".to_string(), false));
     }
 }

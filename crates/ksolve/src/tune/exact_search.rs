@@ -15,8 +15,9 @@
 //! *Cost*: about ten exact fits on [`MAX_TRIAL_ROWS`] rows; for small tables, about ten exact fits
 //! per fold.
 
-use super::contenders::solver_label;
-use super::contest::{Contender, ContenderReport, TRIAL_RANK};
+use super::contenders::{Contender, ContenderReport};
+use super::contenders::{LIKELIHOOD_FORM, solver_label};
+use super::contest::TRIAL_RANK;
 use super::model_selection::ModelSelection;
 use super::refine::CLEAR_IMPROVEMENT_RATIO;
 use super::selection_result::SearchPart;
@@ -183,7 +184,7 @@ impl ModelSelection<'_> {
         let kernel_sums = if search.tries_kernel_sums()? { &self.options.kernel_sums[..] } else { &[] };
         let step_count = lambdas.len() * (self.options.kernels.len() + 1) + 2 * MAX_LENGTH_STEPS + kernel_sums.len();
         self.listener.begin(SearchPart::ExactFits, step_count as u64);
-        let is_in_time = search.run(winner, search_result, &lambdas)? && search.is_in_time(0)?;
+        let is_in_time = search.run(winner, tried, search_result, &lambdas)? && search.is_in_time(0)?;
         if is_in_time {
             search.try_kernel_ensemble(kernel_sums, search_result.target_correlation.is_some())?;
         }
@@ -259,8 +260,14 @@ fn exact_solver(
 impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
     /// Searches for the best exact solver, as far as the time allows further trials. Returns false
     /// if the first trial predicts that the final fit exceeds the time.
-    fn run(&mut self, winner: &Contender, search_result: &KernelSearchResult, lambdas: &[Option<f64>]) -> Result<bool> {
-        let kernels = self.kernels(winner, search_result)?;
+    fn run(
+        &mut self,
+        winner: &Contender,
+        tried: &[Contender],
+        search_result: &KernelSearchResult,
+        lambdas: &[Option<f64>],
+    ) -> Result<bool> {
+        let kernels = self.kernels(winner, tried, search_result)?;
         for candidate in kernels {
             for lambda in lambdas {
                 let is_first = self.best.is_none();
@@ -315,8 +322,14 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
     }
 
     /// Returns the initial kernels: the winning kernel, all other kernels with the metric of the
-    /// winner, and the best kernel without a metric.
-    fn kernels(&self, winner: &Contender, search_result: &KernelSearchResult) -> Result<Vec<ExactFit>> {
+    /// winner, the best kernel without a metric, and the sum of kernels that was learned by
+    /// likelihood.
+    fn kernels(
+        &self,
+        winner: &Contender,
+        tried: &[Contender],
+        search_result: &KernelSearchResult,
+    ) -> Result<Vec<ExactFit>> {
         let initial_fit = |kernel: Kernel, contender: &Contender| {
             let (metric, form) = (contender.fit.metric_source().clone(), contender.report.metric.clone());
             ExactFit { kernel, members: Vec::new(), metric, form, lambda: None, error: f64::INFINITY }
@@ -336,6 +349,10 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
         }
         if let Some(plain) = winner.without_metric(search_result)? {
             candidates.push(initial_fit(plain.fit.requested_kernel().clone(), &plain));
+        }
+        let is_sum = |contender: &&Contender| contender.report.metric == LIKELIHOOD_FORM;
+        if let Some(sum) = tried.iter().find(is_sum).filter(|_| winner.report.metric != LIKELIHOOD_FORM) {
+            candidates.push(initial_fit(sum.fit.requested_kernel().clone(), sum));
         }
         Ok(candidates)
     }

@@ -17,13 +17,19 @@
 //! *Cost*: a stage is some 50 to 100 evaluations of the likelihood, (5/3)n³ flops each.
 
 use super::exact_search::{ExactFit, ExactSearch, MAX_TRIAL_ROWS};
+use super::history::SearchLog;
 use super::neighbours::COMPARISON_STEPS;
-use crate::Result;
+use super::selection_result::SearchPart;
+use super::{ModelSelection, SearchJournal, trial::Trials};
+use crate::job::Run;
 use crate::metric::{KernelSum, LikelihoodStage, MIN_STAGED_ROWS, SampledRows, likelihood_bytes};
 use crate::prepare::map_builder::resolve_length_scale;
 use crate::request::{MetricForm, MetricSource};
+use crate::solver::SolverProperties;
+use crate::{Result, Task};
 use faer::{Mat, MatRef};
 use kapprox::{Kernel, Real, landmark::RowSample};
+use kmodel::likelihood::Logarithms;
 use std::time::Duration;
 
 /// Number of fits after the trials: the test, the final fit, and a test on other kinds of rows; and
@@ -68,7 +74,8 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
         };
         let positions = trials.training_rows(*fold, MAX_TRIAL_ROWS);
         let (sample, y) = (trials.sample_at(&positions), trials.targets_at(&positions));
-        if !self.likelihood_fits_memory(kernels, &sample, y.ncols()) {
+        let all_kernels: Vec<&Kernel> = kernels.iter().collect();
+        if !likelihood_fits_memory(&all_kernels, trials, &sample, y.ncols(), self.model_selection.run) {
             return Ok(());
         }
         let x = Mat::from_fn(sample.len(), sample.d, |i, j| sample.x[i * sample.d + j].to_f64());
@@ -136,15 +143,6 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
         })
     }
 
-    fn likelihood_fits_memory(&self, kernels: &[Kernel], sample: &RowSample<T>, t: usize) -> bool {
-        let (rows, d, run) = (sample.len(), sample.d, self.model_selection.run);
-        let bytes = kernels.iter().map(|kernel| likelihood_bytes(rows, kernel, d, t, run.workers().threads())).max();
-        // the inputs of all candidates stay in memory
-        let scaled_inputs = kernels.iter().flat_map(Kernel::terms).filter(Kernel::rescales_inputs).count();
-        let stored_bytes = 8 * rows * (d * (2 + scaled_inputs) + t);
-        self.trials.bytes() + bytes.unwrap_or_default() + stored_bytes <= run.memory_budget()
-    }
-
     /// Returns the largest number of members, at most `count`, for which the time suffices to learn
     /// at `learning_cost` and then to fit, or `None` if it does not suffice for a single member.
     fn feasible_members(
@@ -195,9 +193,7 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
                 Some(count) => member_count = count,
                 None => return Ok(None),
             }
-            let sum = KernelSum::new(&resolve_length_scale(kernel, sample, seed)?, x)?;
-            let (expression, cost) = (kernel.to_string(), learning_cost(kernel));
-            let mut candidate = Candidate { expression, cost, sum, aic: f64::INFINITY };
+            let mut candidate = Candidate::new(kernel, sample, x, seed)?;
             self.learn_stage(&mut candidate, rows, LikelihoodStage::first(rows.row_count()))?;
             unit_time = unit_time.max(self.log.last_duration.div_f64(learning_cost(kernel)));
             candidates.push(candidate);
@@ -209,20 +205,7 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
     }
 
     fn learn_stage(&mut self, candidate: &mut Candidate, rows: &SampledRows<'_>, stage: LikelihoodStage) -> Result<()> {
-        let what = format!("{} by likelihood, {} rows", candidate.expression, stage.rows());
-        let (run, sum, journal) = (self.model_selection.run, &candidate.sum, &mut *self.journal);
-        let result = self.log.run_trial(what, || {
-            journal.get_or_compute(|| {
-                let resources = run.resources();
-                let observer = resources.stage_observer.start_stage("length scales by likelihood", None);
-                sum.learn_stage(rows, stage, &*observer, resources.workers)
-            })
-        })?;
-        if let Some(result) = result {
-            candidate.sum.set_result(Some(result));
-            candidate.aic = candidate.sum.result()?.1.aic();
-        }
-        Ok(())
+        candidate.learn_stage(rows, stage, self.model_selection.run, self.log, self.journal)
     }
 
     /// Learns the members on the later stages, as far as the time or the work allows a stage and
@@ -249,6 +232,117 @@ impl<T: Real> ExactSearch<'_, '_, '_, '_, T> {
         members.sort_by(|a, b| a.aic.total_cmp(&b.aic));
         Ok(false)
     }
+}
+
+impl ModelSelection<'_> {
+    /// Returns the sum of kernels with the best likelihood on training rows of the first fold, for
+    /// a regression other than ridge regression, whose sums compete in
+    /// [`ExactSearch::try_kernel_ensemble`]. All sums are learned on the first stage, and the best
+    /// on the second, unless the search is late. With a logarithmic link, the first sum is learned
+    /// from the targets and from their logarithms, and all other sums from the likelier of them.
+    pub(super) fn learn_kernel_sum<T: Real>(
+        &self,
+        properties: SolverProperties,
+        trials: &Trials<T>,
+        log: &mut SearchLog<'_>,
+        journal: &mut SearchJournal<'_>,
+    ) -> Result<Option<Kernel>> {
+        let kernels: Vec<&Kernel> = self.options.kernel_sums.iter().filter(|sum| sum.terms().len() > 1).collect();
+        let fold = trials.scored_folds().next();
+        let is_other_regression = self.base.task()? == Task::Regression && self.base.family().name != "ridge";
+        let Some(fold) = fold.filter(|_| is_other_regression && !trials.has_sparse_rows()) else { return Ok(None) };
+        let positions = trials.training_rows(fold, MAX_TRIAL_ROWS);
+        let (sample, y) = (trials.sample_at(&positions), trials.targets_at(&positions));
+        if kernels.is_empty() || !likelihood_fits_memory(&kernels, trials, &sample, y.ncols(), self.run) {
+            return Ok(None);
+        }
+        let x = Mat::from_fn(sample.len(), sample.d, |i, j| sample.x[i * sample.d + j].to_f64());
+        let Some(mut rows) = SampledRows::new(x.as_ref(), y.as_ref(), &sample.weights)? else { return Ok(None) };
+        let (first_stage, seed) = (LikelihoodStage::first(rows.row_count()), self.options.train_options.seed);
+        let candidate = |kernel: &Kernel| Candidate::new(kernel, &sample, x.as_ref(), seed);
+        self.listener.begin(SearchPart::Solvers, (kernels.len() + 1 + usize::from(properties.has_log_link)) as u64);
+        let mut best: Option<Candidate> = None;
+        let logarithms = Logarithms::new(y.as_ref()).filter(|_| properties.has_log_link);
+        let log_rows = logarithms
+            .as_ref()
+            .map(|logarithms| SampledRows::new(x.as_ref(), logarithms.values.as_ref(), &sample.weights))
+            .transpose()?
+            .flatten();
+        for kernel in kernels {
+            if log.is_late(journal)? {
+                break;
+            }
+            let mut learned = candidate(kernel)?;
+            learned.learn_stage(&rows, first_stage, self.run, log, journal)?;
+            if best.is_none()
+                && let (Some(logarithms), Some(log_rows)) = (&logarithms, &log_rows)
+            {
+                let mut from_logarithms = candidate(kernel)?;
+                from_logarithms.learn_stage(log_rows, first_stage, self.run, log, journal)?;
+                let is_finite = from_logarithms.aic.is_finite();
+                if is_finite && logarithms.report_of_targets(from_logarithms.sum.result()?.1).aic() < learned.aic {
+                    (learned, rows) = (from_logarithms, log_rows.clone());
+                }
+            }
+            if learned.aic < best.as_ref().map_or(f64::INFINITY, |best| best.aic) {
+                best = Some(learned);
+            }
+        }
+        let second_stage = LikelihoodStage::later(rows.row_count()).next();
+        if let (Some(best), Some(stage)) = (&mut best, second_stage)
+            && !log.is_late(journal)?
+        {
+            best.learn_stage(&rows, stage, self.run, log, journal)?;
+        }
+        self.listener.end();
+        best.map(|best| Ok(best.sum.result()?.0)).transpose()
+    }
+}
+
+impl Candidate {
+    fn new<T: Real>(kernel: &Kernel, sample: &RowSample<T>, x: MatRef<'_, f64>, seed: u64) -> Result<Self> {
+        let sum = KernelSum::new(&resolve_length_scale(kernel, sample, seed)?, x)?;
+        let (expression, cost) = (kernel.to_string(), learning_cost(kernel));
+        Ok(Self { expression, cost, sum, aic: f64::INFINITY })
+    }
+
+    fn learn_stage(
+        &mut self,
+        rows: &SampledRows<'_>,
+        stage: LikelihoodStage,
+        run: &Run<'_>,
+        log: &mut SearchLog<'_>,
+        journal: &mut SearchJournal<'_>,
+    ) -> Result<()> {
+        let (what, sum) = (format!("{} by likelihood, {} rows", self.expression, stage.rows()), &self.sum);
+        let result = log.run_trial(what, || {
+            journal.get_or_compute(|| {
+                let resources = run.resources();
+                let observer = resources.stage_observer.start_stage("length scales by likelihood", None);
+                sum.learn_stage(rows, stage, &*observer, resources.workers)
+            })
+        })?;
+        if let Some(result) = result {
+            self.sum.set_result(Some(result));
+            self.aic = self.sum.result()?.1.aic();
+        }
+        Ok(())
+    }
+}
+
+fn likelihood_fits_memory<T: Real>(
+    kernels: &[&Kernel],
+    trials: &Trials<T>,
+    sample: &RowSample<T>,
+    t: usize,
+    run: &Run<'_>,
+) -> bool {
+    let (rows, d) = (sample.len(), sample.d);
+    let bytes = kernels.iter().map(|kernel| likelihood_bytes(rows, kernel, d, t, run.workers().threads())).max();
+    // the inputs of all candidates stay in memory
+    let scaled_inputs = kernels.iter().flat_map(|kernel| kernel.terms()).filter(Kernel::rescales_inputs).count();
+    let stored_bytes = 8 * rows * (d * (2 + scaled_inputs) + t);
+    trials.bytes() + bytes.unwrap_or_default() + stored_bytes <= run.memory_budget()
 }
 
 /// Returns the time to learn a kernel, or to fit with it, in units of the time for a kernel with

@@ -58,7 +58,7 @@ pub use builder::{FixedParts, Tune};
 #[doc(hidden)]
 pub use contenders::ANY_SOLVER;
 #[doc(hidden)]
-pub use contest::ContenderReport;
+pub use contenders::ContenderReport;
 #[doc(hidden)]
 pub use journal::SearchJournal;
 #[doc(hidden)]

@@ -1,7 +1,7 @@
 //! The complete search: kernels and metrics, the scaling, solvers with their regularisation
 //! parameters, then the test of the winner.
 
-use super::contenders::{ANY_SOLVER, contenders, has_probabilities};
+use super::contenders::{ANY_SOLVER, contenders, has_probabilities, properties};
 use super::contest::Contest;
 use super::{
     ContenderReport, HeldOutScore, KernelSearch, Score, SearchJournal, SearchListener, SearchPart, SearchWork,
@@ -11,6 +11,7 @@ use super::{KernelSearchResult, TuneOptions, WinnerTest, separating_svm::SvmSear
 use super::{history::SearchLog, refine::CLEAR_IMPROVEMENT_RATIO, time_budget::needs_half_rank, trial::Trials};
 use crate::job::{Fit, Run};
 use crate::request::{MetricForm, MetricSource, Resources, Scaling, TrainOptions};
+use crate::solver::SolverProperties;
 use crate::{Error, Result};
 use kapprox::Real;
 use kstore::SelectedTable;
@@ -63,16 +64,10 @@ impl ModelSelection<'_> {
     /// listener.
     pub fn run<T: Real>(&self, journal: &mut SearchJournal<'_>) -> Result<SelectionResult> {
         let mut log = SearchLog::new(self.listener, self.work);
-        if let Some(measure) =
-            self.options.measure.filter(|measure| measure.needs_probabilities() && self.solver != ANY_SOLVER)
-            && !has_probabilities(self.base)?
-        {
-            let why =
-                format!("the scores of {} are not probabilities; use auc or error, or tune {ANY_SOLVER}", self.solver);
-            return Err(Error::option("measure", measure, why));
-        }
+        let properties = properties(self.base)?;
+        self.check_measure(properties)?;
         let (search_result, trials) = self.search_scalings::<T>(&mut log, journal)?;
-        let (measure, rarer_fraction) = self.select_measure(&search_result, &trials);
+        let (measure, rarer_fraction) = self.select_measure(properties, &search_result, &trials);
         let (base, rank) =
             (&self.base.clone().scaling(search_result.scaling).with_approximate_map(), self.options.train_options.rank);
         let selection_result = SelectionResult {
@@ -105,9 +100,10 @@ impl ModelSelection<'_> {
             }
             _ => Vec::new(),
         };
-        let contenders = contenders(self.solver, base, search_result, series_kernels, measure)?;
-        let mut contest = Contest::new(&trials, measure, contenders, rank);
         log.part = SearchPart::Solvers;
+        let kernel_sum = self.learn_kernel_sum(properties, &trials, &mut log, journal)?;
+        let contenders = contenders(self.solver, base, search_result, series_kernels, kernel_sum, measure)?;
+        let mut contest = Contest::new(&trials, measure, contenders, rank);
         self.listener.begin(SearchPart::Solvers, contest.remaining_trials() as u64);
         while let Some(what) = contest.upcoming().map(|contender| contender.report.solver.clone()) {
             log.run_trial(what, || contest.step(self.run, journal))?;
@@ -302,15 +298,31 @@ impl ModelSelection<'_> {
         }
     }
 
+    /// Rejects a requested measure that the models of a named solver do not have.
+    fn check_measure(&self, properties: SolverProperties) -> Result<()> {
+        let Some(measure) = self.options.measure else { return Ok(()) };
+        if measure == SolverMeasure::Loss && !properties.scores_own_loss {
+            let why = "these models have no loss of their own, as quantile and glm have; use error";
+            return Err(Error::option("measure", measure, why));
+        }
+        if measure.needs_probabilities() && self.solver != ANY_SOLVER && !has_probabilities(self.base)? {
+            let why =
+                format!("the scores of {} are not probabilities; use auc or error, or tune {ANY_SOLVER}", self.solver);
+            return Err(Error::option("measure", measure, why));
+        }
+        Ok(())
+    }
+
     /// Returns the measure that compares solvers. Also returns the fraction of the rarer class if
     /// this fraction determines the measure. A model that never predicts a class of 3 % of the rows
     /// has an error rate of 3 %, so the error rate is uninformative for rare classes.
     fn select_measure<T: Real>(
         &self,
+        properties: SolverProperties,
         search_result: &KernelSearchResult,
         trials: &Trials<T>,
     ) -> (SolverMeasure, Option<f64>) {
-        if let Some(measure) = self.options.measure {
+        if let Some(measure) = self.options.measure.or(properties.scores_own_loss.then_some(SolverMeasure::Loss)) {
             return (measure, None);
         }
         let rarer_fraction = if search_result.classes == 2 { trials.rarer_fraction() } else { 1.0 };

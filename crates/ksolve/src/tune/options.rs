@@ -38,6 +38,9 @@ pub enum SolverMeasure {
     /// Error rate, squared error, or fraction of discordant pairs.
     #[default]
     Error,
+    /// Loss by which the model was fitted: the loss of quantiles, expectiles or Huber regression,
+    /// or the deviance.
+    Loss,
     /// 1 − area under the ROC curve of two classes.
     Auc,
     /// Mean of −ln of the probability of the true class.
@@ -61,12 +64,12 @@ impl SolverMeasure {
             (Self::Error, Task::Ranking) => format!("wrong pairs {} %", four_digits(percent)),
             (Self::Error, _) => format!("error rate {} %", four_digits(percent)),
             (Self::Auc, _) => format!("auc {}", four_digits(1.0 - error)),
-            (Self::LogLoss | Self::Brier, _) => format!("{self} {}", four_digits(error)),
+            (Self::Loss | Self::LogLoss | Self::Brier, _) => format!("{self} {}", four_digits(error)),
         }
     }
 }
 
-kmodel::enum_of_words!(SolverMeasure, "measure", "error" => Error, "auc" => Auc, "log-loss" => LogLoss, "brier" => Brier);
+kmodel::enum_of_words!(SolverMeasure, "measure", "error" => Error, "loss" => Loss, "auc" => Auc, "log-loss" => LogLoss, "brier" => Brier);
 
 /// Formats a positive number with four significant digits.
 fn four_digits(value: f64) -> String {
@@ -105,9 +108,9 @@ pub struct TuneOptions {
     pub factors: Vec<f64>,
     /// Score by which kernels are compared.
     pub score: Score,
-    /// Measure by which solvers are compared. `None` selects the error, except if one of two
-    /// classes is rare. Then `None` selects the log loss, or the AUC if the solver is named,
-    /// because that solver may have no probabilities.
+    /// Measure by which solvers are compared. `None` selects the loss of the models if they have
+    /// one. If one of two classes is rare, `None` selects the log loss, or the AUC if the solver is
+    /// named, because that solver may have no probabilities. Otherwise it selects the error.
     pub measure: Option<SolverMeasure>,
     /// Fold of the test rows, for a search of an outer fold; `None` for the default test fold.
     pub test_fold: Option<usize>,

@@ -28,7 +28,8 @@
 //! predicted to end within the time. *Bytes*: as a search with a sample of [`MAX_ROWS`] rows.
 
 use super::contenders::{ANY_SOLVER, has_probabilities};
-use super::contest::{Contender, ContenderReport, TRIAL_RANK};
+use super::contenders::{Contender, ContenderReport};
+use super::contest::TRIAL_RANK;
 use super::model_selection::{ModelSelection, get_or_compute_timed};
 use super::selection_result::SearchPart;
 use super::{HeldOutScore, KernelSearchResult, SearchJournal, SolverMeasure, TuneOptions, options};

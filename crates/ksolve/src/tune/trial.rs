@@ -81,6 +81,10 @@ pub struct HeldOutScore {
     #[doc(hidden)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mae: Option<[f64; 2]>,
+    /// Mean loss of a model that was fitted by a loss of its own (quantiles, deviances).
+    #[doc(hidden)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<f64>,
     /// Number of pairs of rows in a group with different grades, for a ranking.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pairs: Option<u64>,
@@ -106,6 +110,7 @@ impl HeldOutScore {
     pub(super) fn measure(&self, measure: SolverMeasure) -> Option<f64> {
         match measure {
             SolverMeasure::Error => Some(self.error),
+            SolverMeasure::Loss => self.loss,
             SolverMeasure::Auc => self.auc.map(|auc| 1.0 - auc),
             SolverMeasure::LogLoss => self.log_loss,
             SolverMeasure::Brier => self.brier,
@@ -120,11 +125,12 @@ impl HeldOutScore {
     /// Adds the scores of predictions; `None` if the evaluation has no scores.
     fn with_scores(self, scores: Evaluation) -> Option<Self> {
         Some(match scores {
-            Evaluation::Regression(RegressionScores { scores, standard_errors, .. }) => Self {
+            Evaluation::Regression(RegressionScores { scores, standard_errors, loss, .. }) => Self {
                 error: scores.mse?,
                 standard_error: standard_errors.mse,
                 mae: scores.mae.zip(standard_errors.mae).map(|(mae, error)| [mae, error]),
                 r2: scores.r2,
+                loss: loss.map(|loss| loss.mean),
                 ..self
             },
             Evaluation::Classification(classification) => Self {
@@ -338,8 +344,13 @@ impl<T: Real> Trials<T> {
         max_rows: usize,
         run: &Run<'_>,
     ) -> Result<(f64, Option<f64>)> {
-        let undefined_error =
-            || Error::option("measure", measure, "all rows of a fold have the same class; use log-loss or error");
+        let undefined_error = || {
+            let why = match measure {
+                SolverMeasure::Loss => "these models have no loss of their own; use error",
+                _ => "all rows of a fold have the same class; use log-loss or error",
+            };
+            Error::option("measure", measure, why)
+        };
         let Some(score) = self.validation_score(fit, fold, max_rows, run)? else { return Ok((f64::INFINITY, None)) };
         Ok((score.measure(measure).ok_or_else(undefined_error)?, score.log_loss))
     }

@@ -62,9 +62,9 @@ def tune(
         otherwise regression.
     score : {"cv", "gcv", "alignment"}, default="cv"
         The criterion by which kernels are compared: the cross-validated error, generalised cross-validation, or kernel-target alignment.
-    measure : {"error", "auc", "log-loss", "brier"}, optional
-        The measure by which solvers are compared. None is the error; if the rarer of two classes has less than 10 % of the rows, it is the
-        log-loss, or the AUC if ``solver`` names one solver.
+    measure : {"error", "loss", "auc", "log-loss", "brier"}, optional
+        The measure by which solvers are compared. None is the error; for quantiles and counts it is the loss of the model; if the rarer of
+        two classes has less than 10 % of the rows, it is the log-loss, or the AUC if ``solver`` names one solver.
     sample : int, default=20000
         Maximum number of rows in the search.
     test : float or str, optional

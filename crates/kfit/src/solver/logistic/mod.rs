@@ -100,10 +100,13 @@ struct Logistic {
 
 impl<T: Real> Solver<T> for Logistic {
     fn properties(&self) -> SolverProperties {
+        let has_log_link = matches!(self.response, Response::Numbers { .. });
         SolverProperties {
             stores_features: true,
             uses_validation_rows: true,
             accepts_row_weights: true,
+            scores_own_loss: has_log_link,
+            has_log_link,
             ..SolverProperties::default()
         }
     }

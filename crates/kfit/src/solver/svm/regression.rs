@@ -278,6 +278,7 @@ impl<T: Real> Solver<T> for Regression {
             uses_validation_rows: true,
             accepts_row_weights: true,
             supports_exact_kernel: true,
+            scores_own_loss: !matches!(self.loss, LossOption::Insensitive { .. }),
             ..SolverProperties::default()
         }
     }
