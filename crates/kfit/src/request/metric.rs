@@ -29,6 +29,7 @@ pub enum MetricForm {
     Likelihood,
     /// For sparse rows, a factor for each column from the weights of a linear ridge regression:
     /// `linear`.
+    #[doc(hidden)]
     Linear,
 }
 

@@ -1,14 +1,15 @@
 //! Learns a factor for each column of sparse rows from the weights of a linear model.
 //!
-//! Let x_i (d columns, most values 0) be the rows, y_i (t numbers) their targets or class codes, ω_i
-//! their weights with the sum Ω, and x̄ and ȳ the means. Linear ridge regression minimises
+//! Let x_i (d columns, most values 0) be the rows, y_i (t numbers) their targets or class codes,
+//! ω_i their weights with the sum Ω, and x̄ and ȳ the means. Linear ridge regression finds the d x t
+//! matrix V that minimises
 //!
 //! ```text
-//! (1/Ω) Σ_i ω_i ‖y_i − ȳ − Vᵀ(x_i − x̄)‖² + λ‖V‖²,      λ = RIDGE · (1/Ω) Σ_i ω_i ‖x_i‖²      (V: d x t)
+//! (1/Ω) Σ_i ω_i ‖y_i − ȳ − Vᵀ(x_i − x̄)‖² + λ‖V‖²,   λ = RIDGE · (1/Ω) Σ_i ω_i ‖x_i‖²
 //! ```
 //!
-//! The factor of column j is a multiple of √(‖V_j‖ / mean_k ‖V_k‖) + FLOOR, where V_j is row j of V,
-//! and each numeric target is divided by its standard deviation. The multiple is such that the
+//! The factor of column j is a multiple of √(‖V_j‖ / mean_k ‖V_k‖) + FLOOR, where V_j is row j of
+//! V, and each numeric target is divided by its standard deviation. The multiple is such that the
 //! factors leave Σ_i ω_i ‖x_i‖² unchanged, so that a length scale keeps its meaning. A column
 //! without a linear effect keeps a small factor, because its effect may be nonlinear. On three
 //! tables the root had a lower log-loss than ‖V_j‖ itself, and ridge regression was as good as
@@ -19,12 +20,12 @@
 //!
 //! V solves (C + λI) V = B, where C is the covariance of the rows and B their covariance with the
 //! targets. Conjugate gradients solve it without C: each step is one pass over the rows, which
-//! computes C P for the d x t directions P. The condition number is at most 1 + 1/RIDGE, because the
+//! computes C P for d x t directions P. The condition number is at most 1 + 1/RIDGE, because the
 //! trace of C is at most λ/RIDGE. After [`MAX_STEPS`] steps the iteration stops; fewer steps are a
 //! stronger regularisation, not an error.
 //!
 //! *Cost*: 2·t flops for each entry and pass. *Passes*: 1 + the number of steps. *Memory*: a state
-//! of 8·d·(t + 2) bytes for each lane, and four d x t matrices.
+//! of 8·d·(t + 2) bytes for each lane, and six d x t matrices.
 //!
 //! References: Hestenes, Stiefel, "Methods of conjugate gradients for solving linear systems",
 //! Journal of Research of the National Bureau of Standards 49, 1952; Guyon, Weston, Barnhill,
@@ -58,7 +59,8 @@ const TOLERANCE: f64 = 1e-8;
 /// Maximum number of columns in the report.
 const MAX_REPORTED_COLUMNS: usize = 1_000;
 
-/// Maximum size of a state of which every lane has one. With larger states, one lane reads the rows.
+/// Maximum size of a state of which every lane has one. With larger states, one lane reads the
+/// rows.
 const MAX_STATE_BYTES: usize = 4 << 20;
 
 /// Factors of the columns of sparse rows.
@@ -125,7 +127,7 @@ pub(crate) fn linear_stage(selected: &SelectedTable, request: &FitRequest<'_>, p
     let plan = base_plan("linear metric", size, request.resources.memory);
     let plan = add_row_terms(plan, size, pass_shape, lanes, size.element_bytes)
         .term("sums of columns", states.saturating_mul(state_bytes(column_count, size.t)), remedy)
-        .term("linear model", column_count.saturating_mul(8 * (4 * size.t + 4)), remedy);
+        .term("linear model", column_count.saturating_mul(8 * (6 * size.t + 6)), remedy);
     Some(Stage { plan, passes: 1 + MAX_STEPS as u64 })
 }
 
