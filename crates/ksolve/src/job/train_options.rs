@@ -148,8 +148,9 @@ impl Fit {
     }
 
     /// Returns the options that open a table for the fit of these rows. If the scaling weights the
-    /// entries of sparse rows, or the metric is linear, all rows stay sparse. Otherwise rows with few nonzeros stay sparse,
-    /// unless a step of the fit computes with columns, fills zeros or handles missing values.
+    /// entries of sparse rows, or the metric is linear, all rows stay sparse. Otherwise rows with
+    /// few nonzeros stay sparse, unless a step of the fit computes with columns, fills zeros or
+    /// handles missing values.
     #[doc(hidden)]
     pub fn text_options_for(&self, selection: &Selection, options: TextOptions) -> TextOptions {
         let supports_sparse = selection.lags.is_none()

@@ -1,8 +1,8 @@
 //! Learns a factor for each column of sparse rows from the weights of a linear model.
 //!
 //! Let x_i (d columns, most values 0) be the rows, y_i (t numbers) their targets or class codes,
-//! ω_i their weights with the sum Ω, and x̄ and ȳ the means. Linear ridge regression finds the d x t
-//! matrix V that minimises
+//! ω_i their weights with the sum Ω, and x̄ and ȳ the means. Linear ridge regression finds the
+//! d x t matrix V that minimises
 //!
 //! ```text
 //! (1/Ω) Σ_i ω_i ‖y_i − ȳ − Vᵀ(x_i − x̄)‖² + λ‖V‖²,   λ = RIDGE · (1/Ω) Σ_i ω_i ‖x_i‖²
@@ -38,10 +38,13 @@ use crate::request::{FitRequest, MetricForm, MetricSource, PassShape, Resources,
 use crate::{Error, Folds, Result, Targets};
 use kapprox::Real;
 use kmodel::model::MetricReport;
-use kstore::pass::state_count;
+use kstore::pass::{Observer, state_count};
 use kstore::sparse::entries;
 use kstore::{LabelCodes, Merge, Reduction, RowBlock, RowSource, SelectedTable, Workers};
 use std::collections::HashSet;
+
+/// Name of the stage that learns the factors.
+const STAGE: &str = "linear metric";
 
 /// Regularisation parameter, as a fraction of the mean squared norm of the rows.
 const RIDGE: f64 = 1e-3;
@@ -124,7 +127,7 @@ pub(crate) fn linear_stage(selected: &SelectedTable, request: &FitRequest<'_>, p
     let (size, remedy) = (&request.size, "read fewer columns (`features`), hash words, or give `metric` none");
     let lanes = lane_count(column_count, size.t, pass_shape);
     let states = state_count(lanes, size.n.div_ceil(pass_shape.segment_rows));
-    let plan = base_plan("linear metric", size, request.resources.memory);
+    let plan = base_plan(STAGE, size, request.resources.memory);
     let plan = add_row_terms(plan, size, pass_shape, lanes, size.element_bytes)
         .term("sums of columns", states.saturating_mul(state_bytes(column_count, size.t)), remedy)
         .term("linear model", column_count.saturating_mul(8 * (6 * size.t + 6)), remedy);
@@ -146,10 +149,13 @@ fn lane_count(column_count: usize, t: usize, pass_shape: PassShape) -> usize {
 pub(crate) fn learn_factors<T: Real>(request: &LinearRequest<'_, T>) -> Result<LinearMetric> {
     let (d, t) = (request.column_count, request.targets.count());
     let test_fold = if request.holds_out_fold { request.folds.test_fold(&request.fold_sizes()) } else { None };
-    let sums = request.reduce(test_fold, &RowValues::Targets)?;
+    let observer = request.resources.stage_observer.start_stage(STAGE, None);
+    let reduce = |values: &RowValues<'_>| request.reduce(test_fold, values, &*observer);
+    let sums = reduce(&RowValues::Targets)?;
     let model = RidgeSystem::new(&sums, d, t);
-    let (weights, steps) = model
-        .solve(|directions, offsets| request.reduce(test_fold, &RowValues::Projections { directions, offsets }))?;
+    let (weights, steps) =
+        model.solve(|directions, offsets| reduce(&RowValues::Projections { directions, offsets }))?;
+    drop(observer);
     let scales = match request.targets {
         Targets::Numeric { .. } => request.survey.statistics.targets.iter().map(|target| target.deviation()).collect(),
         Targets::Classes(_) => vec![1.0; t],
@@ -307,12 +313,16 @@ impl<T: Real> LinearRequest<'_, T> {
         }
     }
 
-    fn reduce(&self, excluded_fold: Option<usize>, values: &RowValues<'_>) -> Result<ColumnSums> {
+    fn reduce(
+        &self,
+        excluded_fold: Option<usize>,
+        values: &RowValues<'_>,
+        observer: &dyn Observer,
+    ) -> Result<ColumnSums> {
         let Self { source, column_count, targets, folds, pass_shape, resources, .. } = *self;
         let pass = ColumnPass { column_count, targets, folds, excluded_fold, values };
-        let observer = resources.start_stage_over("linear metric", source.range());
         let lanes = lane_count(column_count, targets.count(), pass_shape);
-        Ok(pass_shape.pass(lanes, resources, &*observer).resume("linear metric", source, &pass)?.0)
+        Ok(pass_shape.pass(lanes, resources, observer).resume(STAGE, source, &pass)?.0)
     }
 }
 
