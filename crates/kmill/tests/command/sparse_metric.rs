@@ -123,7 +123,12 @@ fn factors_are_the_weights_of_a_dense_ridge_regression() {
     let report = ok(at, &format!("fit ridge a.svm --target y {base} {blocks} -o blocks.safetensors"));
 
     let from_classes = dense_factors(&rows, &[code(1.0), code(2.0), code(3.0)]);
-    assert_near(&factors(at, "number.safetensors"), &dense_factors(&rows, &[labels.clone()]), 1e-5, "ridge");
+    assert_near(
+        &factors(at, "number.safetensors"),
+        &dense_factors(&rows, std::slice::from_ref(&labels)),
+        1e-5,
+        "ridge",
+    );
     assert_near(&factors(at, "classes.safetensors"), &from_classes, 1e-5, "logistic");
     // the last fold is held out from the factors, and is the only fold of the errors
     let trained = ROWS * 4 / 5;
@@ -170,7 +175,7 @@ fn factors_multiply_the_factors_of_the_scaling_before_rows_are_normalised() {
         ok(at, &format!("fit ridge a.svm --target y --scale {scale} --metric linear {base} -o m.safetensors"));
         let stored = factors(at, "m.safetensors");
         let learned: Vec<f64> = stored.iter().zip(&own_factors).map(|(stored, own)| stored / own).collect();
-        assert_near(&learned, &dense_factors(&scaled_rows, &[labels.clone()]), 1e-5, scale);
+        assert_near(&learned, &dense_factors(&scaled_rows, std::slice::from_ref(&labels)), 1e-5, scale);
         write_rows(at, "scaled.svm", &labels, &times(&rows, &stored));
         let (new_labels, new_rows) = dense_rows(at, "b.svm");
         write_rows(at, "new.svm", &new_labels, &times(&new_rows, &stored));
