@@ -226,6 +226,26 @@ def words(rows, width=3000, seed=0):
     return sparse.csr_array((rng.random(len(places)) + 0.5, places, starts), shape=(rows, width)), topic
 
 
+def test_factors_of_sparse_columns_lower_the_error():
+    rng = np.random.default_rng(0)
+    X, topic = words(900)
+    # most words say nothing about the topic
+    noise = sparse.random(900, 3000, density=0.01, random_state=rng, data_rvs=lambda size: rng.random(size) + 0.5)
+    X = sparse.csr_array(X + sparse.hstack([sparse.csr_array((900, 40)), sparse.csr_array(noise)[:, 40:]]))
+    errors = {}
+    for metric in (None, "linear"):
+        model = kmill.KernelLogisticRegression(rank=100, kernel="gaussian()", metric=metric).fit(X[:600], topic[:600])
+        assert model.model_.sparse == 3000
+        errors[metric] = 1 - model.score(X[600:], topic[600:])
+        again = pickle.loads(pickle.dumps(model))
+        assert np.array_equal(again.predict_proba(X[600:]), model.predict_proba(X[600:]))
+    assert errors["linear"] < 0.5 * errors[None]
+    # the metric keeps rows sparse that would otherwise be dense
+    assert kmill.KernelRidge(rank=20, metric="linear").fit(X[:200, :60], topic[:200]).model_.sparse == 60
+    with pytest.raises(ValueError, match="these rows are dense"):
+        kmill.KernelRidge(rank=20, metric="linear").fit(X[:200, :60].toarray(), topic[:200])
+
+
 def test_rows_with_few_entries_stay_sparse():
     X, topic = words(900)
     dense = {"scale": "standard"}

@@ -27,6 +27,10 @@ pub enum MetricForm {
     /// No matrix, but a length scale per input in each part of the kernel, by maximum marginal
     /// likelihood: `likelihood`.
     Likelihood,
+    /// For sparse rows, a factor for each column from the weights of a linear ridge regression:
+    /// `linear`.
+    #[doc(hidden)]
+    Linear,
 }
 
 impl fmt::Display for MetricForm {
@@ -37,6 +41,7 @@ impl fmt::Display for MetricForm {
             Self::Full => f.write_str("full"),
             Self::LowRank(r) => write!(f, "low-rank({r})"),
             Self::Likelihood => f.write_str("likelihood"),
+            Self::Linear => f.write_str("linear"),
         }
     }
 }
@@ -46,7 +51,8 @@ impl FromStr for MetricForm {
 
     fn from_str(text: &str) -> Result<Self> {
         let invalid_form_error = || {
-            Error::option("metric", format!("{text:?}"), "expected learn, diagonal, full, low-rank(5) or likelihood")
+            let expected = "expected learn, diagonal, full, low-rank(5), likelihood or linear";
+            Error::option("metric", format!("{text:?}"), expected)
         };
         let parse_rank = |rank_text: &str| {
             rank_text.trim().parse().ok().filter(|r| *r > 0).map(Self::LowRank).ok_or_else(invalid_form_error)
@@ -56,6 +62,7 @@ impl FromStr for MetricForm {
             "diagonal" => Ok(Self::Diagonal),
             "full" => Ok(Self::Full),
             "likelihood" => Ok(Self::Likelihood),
+            "linear" => Ok(Self::Linear),
             _ => text
                 .strip_prefix("low-rank(")
                 .and_then(|argument| argument.strip_suffix(')'))
@@ -89,6 +96,11 @@ impl MetricSource {
     #[doc(hidden)]
     pub fn is_none(&self) -> bool {
         *self == Self::None
+    }
+
+    /// Returns true if learning the metric also determines the length scale of the kernel.
+    pub(crate) fn learns_kernel(&self) -> bool {
+        matches!(self, Self::Learned(form) if *form != MetricForm::Linear)
     }
 
     /// Returns the provided metric, not yet converted to the scaling of a fit. Returns `None` if no
@@ -145,7 +157,7 @@ impl FromStr for MetricSource {
             Ok(form) => Ok(Self::Learned(form)),
             Err(_) if text.contains(['.', '/']) || Path::new(text).is_file() => Ok(Self::File(text.into())),
             Err(_) => {
-                let expected = "expected none, learn, diagonal, full, low-rank(5), likelihood, or a file such as model.safetensors";
+                let expected = "expected none, learn, diagonal, full, low-rank(5), likelihood, linear, or a file such as model.safetensors";
                 Err(Error::option("metric", format!("{text:?}"), expected))
             }
         }

@@ -250,10 +250,11 @@ impl TrainOptions {
     }
 
     /// Returns true if the length scale is determined from the target before the fit. If a metric
-    /// is learned, returns false, because metric learning determines the length scale itself.
+    /// is learned by kernel ridge regression, returns false, because this determines the length
+    /// scale itself.
     #[doc(hidden)]
     pub fn searches_length_scale(&self) -> bool {
-        self.kernel.is_auto() && self.task.has_target() && !matches!(self.metric, MetricSource::Learned(_))
+        self.kernel.is_auto() && self.task.has_target() && !self.metric.learns_kernel()
     }
 
     /// Returns the number of passes that choose the landmarks, and the number of passes that build

@@ -74,7 +74,8 @@ pub(crate) struct MapArgs {
     /// Metric before the kernel, learned from the target: learn, diagonal, full or low-rank(R); or
     /// the metric of a MODEL, or the numbers of a table FILE (one row: a factor for each feature;
     /// several rows: a matrix); or likelihood: no metric, but a length scale for each feature in
-    /// each part of a sum of kernels [default: none; learn in tune]
+    /// each part of a sum of kernels; for sparse rows and texts only linear: a factor for each
+    /// column, from the weights of a linear ridge regression [default: none; learn in tune]
     #[arg(long, value_name = "FORM|FILE", value_parser = parse::word::<MetricSource>)]
     pub(crate) metric: Option<MetricSource>,
     #[arg(long, help = KERNEL_HELP, long_help = kernel_help(), value_name = "EXPR", default_value = "gaussian(sigma=auto)", value_parser = parse::kernel)]

@@ -51,6 +51,7 @@ mod scores;
 mod shards;
 mod solvers;
 mod sparse;
+mod sparse_metric;
 mod sparse_ways;
 mod statistics;
 mod test_errors;

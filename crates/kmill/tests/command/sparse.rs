@@ -4,11 +4,11 @@ use crate::run::{kmill, ok};
 use std::fmt::Write;
 use std::path::Path;
 
-const ROWS: usize = 400;
-const WIDTH: u64 = 60;
+pub(crate) const ROWS: usize = 400;
+pub(crate) const WIDTH: u64 = 60;
 
 /// Returns rows with a few of 60 words; the first 20 indicate class 1, the last 20 class 3.
-fn text(rows: usize, seed: u64, longest: u64) -> String {
+pub(crate) fn text(rows: usize, seed: u64, longest: u64) -> String {
     let mut state = seed;
     let mut next = |below: u64| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -195,8 +195,8 @@ fn what_needs_the_columns_of_rows_refuses_sparse_ones() {
         ("--map orthogonal", "--map orthogonal"),
         ("--map structured", "it does not support sparse rows; use nystrom, fourier, or exact"),
         ("--landmarks kmeans", "use rpcholesky"),
-        ("--metric learn", "sparse rows do not support a metric"),
-        ("--metric b.svm", "--metric b.svm: sparse rows do not support a metric"),
+        ("--metric learn", "sparse rows do not support it; use linear"),
+        ("--metric b.svm", "--metric b.svm: sparse rows do not support it; use linear"),
         ("--importance", "--importance: it computes with columns, and the rows are sparse"),
         ("--local 50", "--local: it computes with columns, and the rows are sparse"),
         ("--scale minmax", "would fill the zeros of sparse rows"),
@@ -225,7 +225,10 @@ fn what_needs_the_columns_of_rows_refuses_sparse_ones() {
         ("plot ridge.safetensors b.svm -o p.svg", "the model has sparse rows"),
         ("fit ridge nan.svm --sparse --target y -o m.safetensors", "--missing drop, the only choice for sparse rows"),
         // before the weights of the entries are learned, which needs a pass
-        ("fit ridge nan.svm --sparse --target y --scale tf-idf --metric learn -o m.safetensors", "support a metric"),
+        (
+            "fit ridge nan.svm --sparse --target y --scale tf-idf --metric learn -o m.safetensors",
+            "use linear, which learns a factor",
+        ),
         // before the lags are computed, which would find that y does not increase
         ("fit ridge a.svm --sparse --target y --lags y:1 --order y -o m.safetensors", "combined with past values"),
         ("tune any a.svm --sparse --target y --rolling y:3 --order y -o m.safetensors", "combined with past values"),

@@ -289,7 +289,8 @@ fn train_model<T: Real>(
         Error::TooFewRows { rows } => Error::TooFewRowsFor { what: fit.solver_family.name, needed: 2, rows },
         other => other,
     })?;
-    let TrainedModel { mut model, mut report, needs_f64, training_folds } = trained;
+    let TrainedModel { mut model, mut report, needs_f64, training_folds, selected } = trained;
+    let selected = &selected;
 
     (report.solver, report.lambda_convention) = (fit.solver_family.name, convention_of(fit.solver_family.name));
     let selection = fit.requested_selection();

@@ -61,5 +61,9 @@ pub fn kernel_for(kernel: &Kernel, selected: &SelectedTable) -> Result<Kernel> {
 
 /// Returns the error of a metric on sparse rows.
 pub(super) fn metric_error(metric: &dyn std::fmt::Display) -> Error {
-    Error::option("metric", metric, "sparse rows do not support a metric; leave it out")
+    Error::option(
+        "metric",
+        metric,
+        "sparse rows do not support it; use linear, which learns a factor for each column, or leave it out",
+    )
 }

@@ -11,7 +11,7 @@ use crate::{Error, Result};
 use kapprox::Kernel;
 use kapprox::landmark::SelectionCost;
 use kstore::condition::format_rows;
-use kstore::{SelectedTable, Selection, TextOptions};
+use kstore::{Missing, SelectedTable, Selection, TextOptions};
 
 const DEFAULT_RANK: usize = 1000;
 /// Maximum rank if a tolerance is set but no rank: at this rank the Gram matrix takes 128 MB.
@@ -33,6 +33,10 @@ impl Fit {
         let scaling = sparse_rows::scaling_for(self.scaling, selected)?;
         if selected.sparse_shape().is_some() {
             self.check_sparse(properties)?;
+        } else if self.metric == MetricSource::Learned(MetricForm::Linear) {
+            let why =
+                "it learns factors of the columns of sparse rows, and these rows are dense; use diagonal, or learn";
+            return Err(Error::option("metric", &self.metric, why));
         }
         let rank_or_default = self.rank.or(properties.default_rank);
         let (rank, ranks) = self.ranks(settings, rank_or_default)?;
@@ -145,12 +149,17 @@ impl Fit {
     }
 
     /// Returns the options that open a table for the fit of these rows. If the scaling weights the
-    /// entries of sparse rows, all rows stay sparse. Otherwise rows with few nonzeros stay sparse,
-    /// unless a step of the fit computes with columns, fills zeros or handles missing values.
+    /// entries of sparse rows, or the metric is linear, all rows stay sparse. Otherwise rows with
+    /// few nonzeros stay sparse, unless a step of the fit computes with columns, fills zeros or
+    /// handles missing values.
     #[doc(hidden)]
     pub fn text_options_for(&self, selection: &Selection, options: TextOptions) -> TextOptions {
         let supports_sparse = selection.lags.is_none()
             && self.parsed_options().is_ok_and(|parsed| self.check_sparse(parsed.properties()).is_ok());
+        let can_stay_sparse = selection.sparse && matches!(selection.missing, Missing::Fitted | Missing::Error);
+        if self.metric == MetricSource::Learned(MetricForm::Linear) && can_stay_sparse {
+            return options.sparse();
+        }
         sparse_rows::text_options_for(selection, &self.kernel, self.scaling, supports_sparse, options)
     }
 
@@ -173,7 +182,7 @@ impl Fit {
         let reject = |option, value: &dyn std::fmt::Display, why| Err(Error::option(option, value, why));
         let distance_landmarks = self.landmarks.as_ref().filter(|landmarks| landmarks.computes_distances());
         match &self.metric {
-            MetricSource::None => {}
+            MetricSource::None | MetricSource::Learned(MetricForm::Linear) => {}
             MetricSource::File(path) => return Err(sparse_rows::metric_error(&path.display())),
             metric => return Err(sparse_rows::metric_error(metric)),
         }

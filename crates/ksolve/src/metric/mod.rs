@@ -20,6 +20,9 @@
 //! The form `likelihood` learns no matrix, but the weights of a sum of kernels and their length
 //! scales per input, by maximum marginal likelihood ([`kmodel::likelihood`]).
 //!
+//! Sparse rows have the form `linear`: a factor for each column from the weights of a linear ridge
+//! regression (`linear`).
+//!
 //! *Cost*: the rounds use a uniform sample in memory. If the table has more rows than the sample,
 //! one round over all rows follows. *Passes over the table*: two to draw the sample, and five for
 //! the round over all rows.
@@ -33,6 +36,7 @@ pub mod combination;
 mod learn;
 mod length_scale;
 mod likelihood;
+pub(crate) mod linear;
 mod marginal;
 mod round;
 mod round_search;

@@ -79,6 +79,9 @@ pub(super) fn pass_shape_of<T: Real>(d: usize) -> PassShape {
 #[doc(hidden)]
 pub(crate) fn learning_stage<T: Real>(request: &FitRequest<'_>) -> Result<Option<Stage>> {
     let MetricSource::Learned(form) = request.options.metric else { return Ok(None) };
+    if form == MetricForm::Linear {
+        return Ok(None);
+    }
     let sample_rows = sample_size(request.size.n, request.size.input_columns);
     if form == MetricForm::Likelihood {
         let plan = likelihood_plan(&request.size, &request.options.kernel, request.resources.memory);

@@ -99,7 +99,15 @@ pub fn represent<T: Real>(
     };
     let (pass_shape, plans) =
         stage_plans::select_pass_shape(&size, &|pass_shape| choose_tier(&size, pass_shape).1, resources.memory);
-    let prepared = prepared::prepare::<T>(selected, options, RowAccess::Features, resources, pass_shape, plans)?;
+    let prepared = prepared::prepare::<T>(
+        selected,
+        options,
+        RowAccess::Features,
+        resources,
+        pass_shape,
+        plans,
+        Default::default(),
+    )?;
     let PreparedFit { survey, built_map, rank_warning, .. } = &prepared;
     rank_warning.iter().for_each(|text| resources.stage_observer.warn(text.clone()));
     let (tier, plan) = choose_tier(&size, pass_shape);

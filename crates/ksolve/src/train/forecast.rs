@@ -46,7 +46,8 @@ pub(super) fn all_stages<T: Real>(
 ) -> Result<(PassShape, Vec<Stage>)> {
     let (pass_shape, mut stages) = solver.stages(access, request)?;
     let learning_stage = metric::learning_stage::<T>(request)?.or(metric::length_scale_stage(request, pass_shape)?);
-    stages.splice(1..1, learning_stage);
+    let linear_stage = metric::linear::linear_stage(selected, request, pass_shape);
+    stages.splice(1..1, linear_stage.into_iter().chain(learning_stage));
     if solver.properties().stores_distributions && !described_features(selected).is_empty() {
         let plan = column_sample::plan(&request.size, pass_shape, request.resources.memory);
         stages.push(Stage { plan, passes: 1 });
@@ -64,6 +65,7 @@ pub fn forecast<T: Real>(
     solver: &dyn Solver<T>,
     resources: &Resources<'_>,
 ) -> Result<Forecast> {
+    let selected = &metric::linear::with_unit_factors(selected, options)?;
     let options = resolve_folds(options, solver)?;
     let (t, fold_count) = target_counts::count_targets_and_folds(selected, &options, resources)?;
     let request = FitRequest::new::<T>(selected, &options, resources, t, fold_count, solver)?;

@@ -1,12 +1,13 @@
 //! The preparation common to all solvers: statistics, scaled rows, targets, and the feature map.
 
 use crate::features::{FeatureTier, FitData, SectionPoints};
+use crate::metric::linear::{self, LinearMetric, LinearRequest};
 use crate::metric::{self, LearnedMetric, LengthScaleReport, MetricRequest};
 use crate::prepare::exact_rows;
 use crate::prepare::map_builder::{BuiltMap, LandmarkCounts, MapBuilder};
 use crate::prepare::survey::{Survey, survey, warn_of_classes};
 use crate::prepare::target_counts::check_plans;
-use crate::request::{LandmarkSource, PassShape, ProblemSize, Resources, RowAccess, TrainOptions};
+use crate::request::{LandmarkSource, MetricSource, PassShape, ProblemSize, Resources, RowAccess, TrainOptions};
 use crate::{Folds, Result, Targets, solver::SolverProperties};
 use kapprox::Real;
 use kapprox::metric::MetricRows;
@@ -16,6 +17,8 @@ use kstore::{MemoryPlan, MemoryRows, Pass, RowSource, SelectedTable, TableRows};
 #[doc(hidden)]
 #[derive(Debug)]
 pub(crate) struct PreparedFit<T: Real> {
+    /// The selected rows, with the factors of a linear metric.
+    pub selected: SelectedTable,
     pub survey: Survey,
     pub folds: Folds,
     pub targets: Targets,
@@ -28,6 +31,7 @@ pub(crate) struct PreparedFit<T: Real> {
     /// The warning that the map has fewer features than requested.
     pub rank_warning: Option<String>,
     pub learned_metric: Option<LearnedMetric>,
+    pub linear_metric: Option<LinearMetric>,
     pub length_scale_report: Option<LengthScaleReport>,
     metric_rows: MetricRows<TableRows<T>>,
     cache: Option<Cache<T>>,
@@ -90,9 +94,11 @@ impl<T: Real> PreparedFit<T> {
     /// Restricts the held-out rows to the fold that was not used to learn the metric. If there is
     /// no such fold, or the solver does not support it, warns instead.
     pub(crate) fn hold_out_unseen(&mut self, properties: SolverProperties, resources: &Resources<'_>) {
-        let learned = self.learned_metric.as_ref().filter(|learned| learned.metric.is_some() && self.folds.count() > 1);
-        match learned.map(|learned| &learned.test_errors) {
-            Some(Some(test_errors)) if properties.supports_forward_folds => self.folds = self.folds.holding_out(test_errors.fold),
+        let learned = self.learned_metric.as_ref().filter(|learned| learned.metric.is_some());
+        let unseen_fold = learned.map(|learned| learned.test_errors.as_ref().map(|errors| errors.fold));
+        let unseen_fold = unseen_fold.or(self.linear_metric.as_ref().map(|linear| linear.test_fold));
+        match unseen_fold.filter(|_| self.folds.count() > 1) {
+            Some(Some(fold)) if properties.supports_forward_folds => self.folds = self.folds.holding_out(fold),
             Some(_) => resources.stage_observer.warn(
                 "the metric was learned from the rows of all folds: cross-validation errors are smaller than errors on new rows"
                     .to_string(),
@@ -104,6 +110,7 @@ impl<T: Real> PreparedFit<T> {
     #[doc(hidden)]
     pub(crate) fn passes(&self) -> u64 {
         1 + self.learned_metric.as_ref().map_or(0, |learned| learned.passes)
+            + self.linear_metric.as_ref().map_or(0, |linear| linear.passes)
             + u64::from(self.length_scale_report.is_some())
             + u64::from(self.cache.is_some())
             + self.built_map.passes
@@ -119,6 +126,7 @@ pub(crate) fn prepare<T: Real>(
     resources: &Resources<'_>,
     pass_shape: PassShape,
     plans: Vec<MemoryPlan>,
+    properties: SolverProperties,
 ) -> Result<PreparedFit<T>> {
     let planned_bytes = check_plans(plans)?;
     let survey = survey(selected, options, pass_shape, resources)?;
@@ -126,10 +134,27 @@ pub(crate) fn prepare<T: Real>(
     let folds = Folds::new(&options.folds, options.seed, selected.range(), &survey.group_labels)?;
     let targets = survey.regression_targets();
     let (n, read_settings) = (survey.row_count(), survey.read_settings());
-    let table: TableRows<T> = selected.rows(read_settings.clone())?;
-    let request =
-        MetricRequest { source: &table, survey: &survey, targets: &targets, options, resources, is_enough: &|_| false };
-    let (options, learned_metric) = metric::resolve_metric(&request)?;
+    let mut table: TableRows<T> = selected.rows(read_settings.clone())?;
+    let (mut selected, mut linear_metric) = (selected.clone(), None);
+    let (options, learned_metric) = if let Some(column_count) = linear::linear_columns(&selected, options) {
+        let linear = linear::learn_factors(&LinearRequest {
+            source: &table,
+            column_count,
+            survey: &survey,
+            targets: &targets,
+            folds: &folds,
+            holds_out_fold: properties.supports_forward_folds,
+            pass_shape,
+            resources,
+        })?;
+        selected = selected.with_entry_factors(&linear.factors, linear.unseen_factor)?;
+        table = selected.rows(read_settings.clone())?;
+        linear_metric = Some(linear);
+        (TrainOptions { metric: MetricSource::None, ..options.clone() }, None)
+    } else {
+        let (source, survey, targets) = (&table, &survey, &targets);
+        metric::resolve_metric(&MetricRequest { source, survey, targets, options, resources, is_enough: &|_| false })?
+    };
     let metric_rows = MetricRows::new(table, options.metric.provided().cloned());
     let cache = if access == RowAccess::Rows { None } else { write_cache(&metric_rows, pass_shape, resources)? };
     let scaled_rows: &dyn RowSource<T> = cache.as_ref().map_or(&metric_rows, |cache| cache);
@@ -148,6 +173,7 @@ pub(crate) fn prepare<T: Real>(
     let rank_warning = describe_reduced_rank(&built_map, &survey, options);
     let options = options.clone();
     Ok(PreparedFit {
+        selected,
         survey,
         folds,
         targets,
@@ -157,6 +183,7 @@ pub(crate) fn prepare<T: Real>(
         options,
         rank_warning,
         learned_metric,
+        linear_metric,
         length_scale_report,
         metric_rows,
         cache,

@@ -31,6 +31,8 @@ pub struct TrainedModel<T: Real> {
     /// The folds of the training rows, if the components of the model are the functions of folds,
     /// for prediction intervals.
     pub training_folds: Option<TrainingFolds>,
+    /// The selected rows as the model reads them.
+    pub selected: SelectedTable,
 }
 
 /// Everything from which [`Self::into_trained_model`] builds the model: the input of the run and
@@ -117,7 +119,7 @@ impl<T: Real> ModelAssembly<'_, T> {
             scored_folds: functions.folds,
             weight_unit: prepared.survey.weight_unit(),
         });
-        TrainedModel { model, report, needs_f64, training_folds }
+        TrainedModel { model, report, needs_f64, training_folds, selected: prepared.selected.clone() }
     }
 
     /// Returns the rank of the result. This is the number of weights per output. If the solver
@@ -283,6 +285,11 @@ impl<T: Real> ModelAssembly<'_, T> {
     }
 
     fn metric(&self) -> Option<MetricReport> {
+        if let Some(linear) = &self.prepared.linear_metric {
+            let names = self.selected.encoding().into_iter().flat_map(|encoding| encoding.entry_names());
+            let report = linear.report(self.options.metric.to_string(), names);
+            return Some(report);
+        }
         let (options, learned) = (&self.prepared.options, self.prepared.learned_metric.as_ref());
         let (source, metric, importance) = match &self.solution.projection {
             Some(projection) => (projection.solver.to_string(), &projection.metric, projection.importance.clone()),

@@ -4,6 +4,7 @@ use super::cluster_profile::cluster_profiles;
 use super::column_sample::column_distributions;
 use super::forecast::{self, all_stages, resolve_folds};
 use super::trained::{ModelAssembly, TrainedModel};
+use crate::metric::linear;
 use crate::prepare::target_counts;
 use crate::request::{FitRequest, Resources, RowAccess, TrainOptions, memory_plans};
 use crate::solver::{Solution, Solver};
@@ -30,6 +31,7 @@ pub fn train<T: Real>(
     resources: &Resources<'_>,
 ) -> Result<TrainedModel<T>> {
     options.check()?;
+    let selected = &linear::with_unit_factors(selected, options)?;
     let solver_options = &*resolve_folds(options, solver)?;
     let request_for = |t, fold_count| FitRequest::new::<T>(selected, solver_options, resources, t, fold_count, solver);
     // reject contradictory options before reading a row
@@ -51,6 +53,7 @@ pub fn train<T: Real>(
         resources,
         pass_shape,
         memory_plans(stages),
+        solver.properties(),
     )?;
     prepared.hold_out_unseen(solver.properties(), resources);
     if resources.stage_observer.wants_landmark_residuals() {
@@ -95,6 +98,7 @@ pub fn train<T: Real>(
         let why = "more would add only rounding errors";
         resources.stage_observer.warn(format!("rank reduced from {requested_rank} to {rank}: {why}"));
     }
+    let selected = &prepared.selected;
     let clusters = cluster_profiles(selected, &prepared, &solution, resources)?;
     let distributions = match solver.properties().stores_distributions {
         true => column_distributions(selected, &prepared.survey.statistics, options.seed, pass_shape, resources)?,

@@ -303,9 +303,9 @@ impl Tune {
             let why = "the metric determines the length scales; leave it out, or set `metric` none";
             return Err(Error::option("factors", factors, why));
         }
-        if self.fit.metric_source() == &MetricSource::Learned(MetricForm::Likelihood) {
+        if let MetricSource::Learned(form @ (MetricForm::Likelihood | MetricForm::Linear)) = self.fit.metric_source() {
             let why = "the search learns no metric of this form; leave it out, or fit with it without a search";
-            return Err(Error::option("metric", MetricForm::Likelihood, why));
+            return Err(Error::option("metric", form, why));
         }
         let learns_metric = self.learns_metric() && !self.omits_metric(selected);
         let base_kernels = [base.requested_kernel().clone()];

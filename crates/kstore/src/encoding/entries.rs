@@ -46,7 +46,10 @@ pub struct Entries {
     /// Whether each word is a feature of a dense row. A dense row may have other features too.
     #[serde(rename = "dense", default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) is_dense: bool,
-    /// Factor of each column, if the weighting has factors.
+    /// Whether each column has a factor in addition to the factor of the weighting.
+    #[serde(rename = "metric", default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) has_metric: bool,
+    /// Factor of each column, if the weighting has factors or `has_metric` is true.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) factors: Vec<f64>,
     /// Factor of a column beyond `factors`. Such a column had no entry in any row of the fit.
@@ -60,7 +63,8 @@ fn unit_factor() -> f64 {
 
 impl Entries {
     pub(crate) fn unlearned(shape: SparseShape, grams: Option<NGrams>, weighting: Weighting) -> Self {
-        Self { shape, grams, words: Vec::new(), weighting, is_dense: false, factors: Vec::new(), unseen_factor: 1.0 }
+        let (words, factors) = Default::default();
+        Self { shape, grams, words, weighting, is_dense: false, has_metric: false, factors, unseen_factor: 1.0 }
     }
 
     /// Returns these entries with each word as a feature of a dense row. If no number of words was
@@ -103,7 +107,14 @@ impl Entries {
     }
 
     pub(crate) fn has_factors(&self) -> bool {
-        matches!(self.weighting, Weighting::Maxabs | Weighting::TfIdf)
+        self.has_metric || matches!(self.weighting, Weighting::Maxabs | Weighting::TfIdf)
+    }
+
+    /// Returns these entries with the factor of each column multiplied by a factor of a metric.
+    fn with_metric(self, metric_factors: &[f64], unseen_factor: f64) -> Self {
+        let own_factors = self.factors.iter().copied().chain(std::iter::repeat(1.0));
+        let factors = own_factors.zip(metric_factors).map(|(own, factor)| own * factor).collect();
+        Self { has_metric: true, factors, unseen_factor: self.unseen_factor * unseen_factor, ..self }
     }
 
     pub(crate) fn without_factors(&self) -> Self {
@@ -315,6 +326,38 @@ fn sparse_shape_of(column: &EncodedColumn) -> Option<SparseShape> {
 }
 
 impl Encoding {
+    /// Returns the encoding with each entry of sparse rows multiplied by the factor of its column,
+    /// before a row is divided by its norm. There is one factor for each column of the rows;
+    /// `unseen_factor` is the factor of columns that the rows of the fit do not have.
+    #[must_use]
+    pub fn with_entry_factors(mut self, mut factors: &[f64], unseen_factor: f64) -> Self {
+        for column in &mut self.columns {
+            let entries = match &column.encoding {
+                ColumnEncoding::Sparse(shape) => Entries::unlearned(*shape, None, Weighting::None),
+                ColumnEncoding::Entries(entries) => entries.clone(),
+                _ => continue,
+            };
+            let (column_factors, later_factors) = factors.split_at(entries.shape.column_count.min(factors.len()));
+            factors = later_factors;
+            column.encoding = ColumnEncoding::Entries(entries.with_metric(column_factors, unseen_factor));
+        }
+        self
+    }
+
+    /// Returns the names of the columns of sparse rows: a counted word as `comment:word`, or the
+    /// name of the column of the table and a number from 0, such as `x17`.
+    pub fn entry_names(&self) -> impl Iterator<Item = String> + '_ {
+        self.columns.iter().flat_map(|column| -> Box<dyn Iterator<Item = String> + '_> {
+            match &column.encoding {
+                ColumnEncoding::Entries(entries) if entries.grams.is_some() => entries.feature_names(&column.name),
+                _ => {
+                    let column_count = sparse_shape_of(column).map_or(0, |shape| shape.column_count);
+                    Box::new((0..column_count).map(|index| format!("{}{index}", column.name)))
+                }
+            }
+        })
+    }
+
     /// Returns the features that hold sparse rows, and the shape of these rows: all features, or
     /// the features of one column next to features of other columns.
     pub fn sparse_features(&self) -> Option<(Range<usize>, SparseShape)> {

@@ -100,6 +100,9 @@ impl std::fmt::Display for ColumnEncoding {
             Self::Entries(Entries { shape, grams: Some(grams), .. }) => {
                 write!(f, "{} of {grams}", display::format_count(shape.column_count as u64))
             }
+            Self::Entries(Entries { shape, has_metric: true, .. }) => {
+                write!(f, "{} columns, sparse, with factors", display::format_count(shape.column_count as u64))
+            }
             Self::Sparse(shape) | Self::Entries(Entries { shape, .. }) => {
                 write!(f, "{} columns, sparse", display::format_count(shape.column_count as u64))
             }

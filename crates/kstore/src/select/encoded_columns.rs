@@ -66,6 +66,21 @@ impl SelectedTable {
         }
     }
 
+    /// Returns the selection with each entry of sparse rows multiplied by the factor of its column,
+    /// as [`Encoding::with_entry_factors`] does. Other rows are unchanged.
+    ///
+    /// # Errors
+    /// The errors of a selection with a known encoding.
+    #[doc(hidden)]
+    pub fn with_entry_factors(&self, factors: &[f64], unseen_factor: f64) -> Result<Self> {
+        match self.encoding().filter(|encoding| encoding.sparse_shape().is_some()) {
+            Some(encoding) => {
+                self.with_encoding(self.features.clone(), encoding.clone().with_entry_factors(factors, unseen_factor))
+            }
+            None => Ok(self.clone()),
+        }
+    }
+
     /// Returns the weighting of the entries of the selected rows if they are sparse.
     #[doc(hidden)]
     pub fn weighting(&self) -> Weighting {

@@ -68,7 +68,8 @@ SHARED = [
     Parameter("metric", None, "str | _Array | None", "Metric (a linear map of the scaled features) before the kernel: learn, diagonal, "
               "full or low-rank(5) learn it from the target; the path of a model file selects the metric of that model; an array has a factor "
               "for each feature, or is a matrix. likelihood learns no metric, but a length scale for each feature in each part of a sum "
-              "of kernels. None is no metric."),
+              "of kernels. linear is the only one for sparse rows: a factor for each column, from the weights of a linear ridge regression. "
+              "None is no metric."),
     Parameter("map", None, "str | None", "Feature map: " + _names("maps") + ". None is nystrom."),
     Parameter("landmarks", None, "str | _Array | None", "Landmark scheme: " + _names("landmarks")
               + "; or an array of landmark rows. None is rpcholesky."),
