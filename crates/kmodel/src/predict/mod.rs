@@ -36,12 +36,10 @@ pub use crate::score::{
 };
 #[doc(hidden)]
 pub use crate::score::{
-    ClassificationErrors, ClusterReport, DecileScores, IntervalScores, LossScores, MacroMeans, NaiveForecast,
-    OneVsRestScores, OutputLoss, PredictionIntervalScores, PredictionSetScores, RegressionErrors, TopScores,
+    ClassificationErrors, ClusterReport, ColumnEffect, ColumnEffects, DecileScores, DependencePoint, IntervalScores, LossScores, MacroMeans, NaiveForecast,
+    OneVsRestScores, OutputLoss, PredictionIntervalScores, PredictionSetScores, PredictionSpread, RegressionErrors, TopScores,
 };
 pub use anomalous_rows::AnomalousRow;
-#[doc(hidden)]
-pub use column_effects::{ColumnEffect, ColumnEffects, DependencePoint, PredictionSpread};
 pub use evaluate::{ChartData, Evaluation, NoveltyScores};
 pub use explanation::FeatureContribution;
 pub use extras::Extras;

@@ -125,6 +125,14 @@ impl Fit {
         self.with_options(options)
     }
 
+    /// Removes a parameter of the solver.
+    #[must_use]
+    #[doc(hidden)]
+    pub fn without_option(self, name: &str) -> Self {
+        let options = self.options.clone().without(name);
+        self.with_options(options)
+    }
+
     /// Sets all parameters of the solver at once.
     #[must_use]
     #[doc(hidden)]

@@ -1,9 +1,10 @@
 //! The partial dependence of a column.
 
 use super::sample::EffectSample;
-use super::{DependencePoint, FeatureRange, MAX_DEPENDENCE_ROWS, Outcome, PredictionSpread};
+use super::{FeatureRange, MAX_DEPENDENCE_ROWS, Outcome};
 use crate::Result;
 use crate::predict::Predictor;
+use crate::score::{DependencePoint, PredictionSpread};
 use kstore::encoding::{ColumnEncoding, EncodedColumn};
 
 /// Maximum number of values of a numeric column, and of levels of a category.
