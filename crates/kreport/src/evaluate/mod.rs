@@ -10,12 +10,12 @@ pub(crate) use effects::importance_table;
 
 use crate::table::{Align, AlignedTable, Grid, facts, format_count, format_list, number, optional_number, percent};
 use intervals::{decile_table, interval_table, set_table};
-use ksolve::Task;
 use ksolve::job::{Run, StageObserver};
 use ksolve::predict::{
     ChartData, ClassificationScores, ClusterReport, ColumnEffects, Evaluation, IntervalScores, LossScores, NoveltyScores, OutputLoss,
     Predictor, RankingScores, RegressionScores, TargetScores, ThresholdScores, TopScores,
 };
+use ksolve::{ModelMetadata, Task};
 use kstore::{SelectedTable, display::escape_line};
 use std::fmt;
 
@@ -131,7 +131,7 @@ impl EvaluateReport {
         let (mut scores, chart_data) = predictor.evaluate(selected, run)?;
         if let Evaluation::Regression(scores) = &mut scores {
             scores.naive_forecast = predictor.naive_forecast(selected, run)?;
-            naive_forecast_warning(scores).into_iter().for_each(|text| run.stage_recorder().warn(text));
+            naive_forecast_warning(scores, predictor.metadata()).into_iter().for_each(|text| run.stage_recorder().warn(text));
         }
         if computes_effects {
             let effects = predictor.column_effects(selected, run)?;
@@ -226,12 +226,16 @@ pub(super) fn regression_facts(scores: &RegressionScores) -> Vec<(&'static str, 
 }
 
 /// Warns if the naive forecast is better than the model.
-fn naive_forecast_warning(scores: &RegressionScores) -> Option<String> {
+fn naive_forecast_warning(scores: &RegressionScores, metadata: &ModelMetadata) -> Option<String> {
     let (naive, rmse) = (scores.naive_forecast?, scores.scores.rmse?);
+    let new_values = "leave out columns whose values are new in these rows, such as dates, or change `lags`";
+    let advice = match (metadata.base_column(), &metadata.targets[..]) {
+        (None, [target]) => format!("fit the change since this value (`difference` {target}:{}), {new_values}", naive.lag),
+        _ => format!("{new_values}; the last value is the best forecast of a random walk, such as a price"),
+    };
     (rmse > naive.rmse).then(|| {
         format!(
-            "the rmse {} is larger than the rmse {} of the last value (lag {}) as the forecast; leave out columns whose values are \
-             new in these rows, such as dates, or change `lags`",
+            "the rmse {} is larger than the rmse {} of the last value (lag {}) as the forecast; {advice}",
             number(rmse, 4),
             number(naive.rmse, 4),
             naive.lag

@@ -458,13 +458,22 @@ impl Fit {
             }
             _ => {}
         }
+        if let Some(difference) = selection.lags.as_ref().and_then(|lags| lags.difference.as_ref()) {
+            if task != Task::Regression {
+                return Err(Error::option("difference", difference, format!("{task} has no changes of a number; leave it out")));
+            }
+            if selection.targets != [difference.column.clone()] {
+                let expected = format!("expected the only target, not {target_names}; name one target, and its column here");
+                return Err(Error::option("difference", difference, expected));
+            }
+        }
         let mut features = selection.features;
         if !features.is_empty() {
             // the columns of a second view are inputs too
             features.extend(settings.columns(&SECOND_VIEW).into_iter().flatten());
         }
         if features.iter().any(|name| !name.starts_with('!')) {
-            features.extend(selection.lags.iter().flat_map(Lags::names));
+            features.extend(selection.lags.iter().flat_map(Lags::feature_names));
         }
         Ok(Selection {
             features,

@@ -61,9 +61,14 @@ impl SelectedTable {
         Ok(Self { keep: vec![self.table.column_index(name)?], kept_required: vec![false], ..self.clone() })
     }
 
-    /// Returns the names of the numeric targets.
+    /// Returns the names of the numeric targets. The change of a column has the name of the column.
     pub fn target_names(&self) -> Vec<String> {
-        self.names(&self.targets)
+        let difference = self.table.lags().and_then(|lags| lags.difference.as_ref().zip(lags.base_change()));
+        let mut names = self.names(&self.targets);
+        for (difference, change) in difference {
+            names.iter_mut().filter(|name| **name == change).for_each(|name| name.clone_from(&difference.column));
+        }
+        names
     }
 
     /// Returns whether rows have weights.

@@ -35,7 +35,7 @@ fn rows_back(texts: &[&str]) -> Vec<RowsBack> {
 
 fn lags(lags: &[&str], rolling: &[&str], order: Option<&str>) -> Lags {
     let (lags, rolling, order) = (rows_back(lags), rows_back(rolling), order.map(str::to_string));
-    Lags { lags, rolling, by: names(&["station"]), order }
+    Lags { lags, rolling, by: names(&["station"]), order, difference: None }
 }
 
 fn compute(

@@ -169,7 +169,7 @@ impl Predictor {
         let recorder = run.stage_recorder();
         let stage = recorder.start_stage("column effects", None);
         let mut scores = vec![0.0; sample.rows() * self.output_count()];
-        self.predict(&sample.x, &mut scores)?;
+        self.predict_changes(&sample.x, &mut scores)?;
         let losses = sample.losses(&outcome, &scores);
         let (loss, _) = outcome.in_units(sample.mean(&losses), 0.0);
         let mut effects: Vec<_> = features.iter().map(|range| (range.clone(), Ok((0.0, 0.0)))).collect();

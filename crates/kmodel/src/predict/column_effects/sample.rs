@@ -115,7 +115,7 @@ impl EffectSample {
                 let other = (i + distance) % n;
                 x[i * d..][features.clone()].copy_from_slice(&self.x[other * d..][features.clone()]);
             }
-            predictor.predict(&x, &mut scores)?;
+            predictor.predict_changes(&x, &mut scores)?;
             let exchanged = self.losses(outcome, &scores);
             for ((increase, exchanged), loss) in increases.iter_mut().zip(exchanged).zip(losses) {
                 *increase += (exchanged - loss) / EXCHANGES as f64;
