@@ -110,7 +110,7 @@ pub(crate) fn weights_fact(metric: &MetricReport, coded_columns: &[&str]) -> (&'
     match is_of_solver(metric) {
         true => ("importance", line),
         false => {
-            (METRIC_WEIGHTS, format!("{line} (how fast the kernel changes; for importance, add --test 25% --report)"))
+            (METRIC_WEIGHTS, format!("{line} (how fast the kernel changes; for importance, add --test 25% --importance)"))
         }
     }
 }

@@ -179,14 +179,9 @@ impl Lags {
         self.base().map(|(column, rows)| format!("{column}_lag{rows}"))
     }
 
-    /// Returns the name of the column of changes; `None` unless `column` has a difference.
-    pub(crate) fn change_column(&self, column: &str) -> Option<String> {
-        self.base().filter(|(target, _)| *target == column).map(|(column, rows)| format!("{column}_change{rows}"))
-    }
-
-    /// Returns the name of the column of changes; `None` without a difference.
-    pub(crate) fn base_change(&self) -> Option<String> {
-        self.difference.as_ref().and_then(|difference| self.change_column(&difference.column))
+    /// Returns the column of the difference, and the name of the column of its changes.
+    pub(crate) fn change(&self) -> Option<(&str, String)> {
+        self.base().map(|(column, rows)| (column, format!("{column}_change{rows}")))
     }
 
     /// Returns the names of the columns that are no features because of the difference.

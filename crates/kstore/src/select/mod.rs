@@ -172,8 +172,11 @@ impl Table {
         }
         let targets = self.join_names(&selection.targets);
         // the target of a difference is the column of its changes
-        let target_column = |name: &String| self.lags().and_then(|lags| lags.change_column(name));
-        let target_index = |name: &String| self.column_index(&target_column(name).unwrap_or_else(|| name.clone()));
+        let change = self.lags().and_then(Lags::change);
+        let target_index = |name: &String| match &change {
+            Some((column, change)) if name == column => self.column_index(change),
+            _ => self.column_index(name),
+        };
         let targets: Vec<usize> = targets.iter().map(target_index).collect::<Result<_>>()?;
         if let Some(duplicate) = (1..targets.len()).find(|i| targets[..*i].contains(&targets[*i])) {
             let expected = format!("{} is named twice", selection.targets[duplicate]);

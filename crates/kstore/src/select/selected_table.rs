@@ -2,6 +2,7 @@
 
 use super::{SelectedTable, TestRows};
 use crate::encoding::Encoding;
+use crate::lags::Lags;
 use crate::missing::{Missing, MissingTarget};
 use crate::rows::TableShape;
 use crate::schema::Kind;
@@ -63,10 +64,9 @@ impl SelectedTable {
 
     /// Returns the names of the numeric targets. The change of a column has the name of the column.
     pub fn target_names(&self) -> Vec<String> {
-        let difference = self.table.lags().and_then(|lags| lags.difference.as_ref().zip(lags.base_change()));
         let mut names = self.names(&self.targets);
-        for (difference, change) in difference {
-            names.iter_mut().filter(|name| **name == change).for_each(|name| name.clone_from(&difference.column));
+        if let Some((column, change)) = self.table.lags().and_then(Lags::change) {
+            names.iter_mut().filter(|name| **name == change).for_each(|name| *name = column.to_string());
         }
         names
     }
