@@ -162,7 +162,7 @@ fn a_fit_is_compared_with_the_last_value_as_the_forecast() {
     assert!(none["test_set"]["scores"]["rmse"].is_number() && none["test_set"]["scores"]["naive_forecast"].is_null());
 }
 
-/// Writes a series with a trend that grows, a season of 12 rows and noise; the last `unknown` values
+/// Writes a series with a growing trend, a season of 12 rows and noise; the last `unknown` values
 /// are empty.
 fn write_trend(path: &Path, rows: usize, unknown: usize) {
     let mut text = "month,sales\n".to_string();
@@ -233,8 +233,8 @@ fn a_difference_is_the_fit_of_changes_plus_the_earlier_value() {
     }
 }
 
-/// A series that leaves its past range: a fit of values is worse than the last value, the warning
-/// names the difference, and a fit of changes is better. Its forecast repeats forecasts of one step.
+/// A series leaves its past range: a fit of values is worse than the last value, the warning names
+/// the difference, and a fit of changes is better. Its forecast repeats forecasts of one step.
 #[test]
 fn a_difference_follows_a_trend() {
     let folder = tempfile::tempdir().unwrap();

@@ -39,8 +39,8 @@ impl TestPart {
         Selection { part: Some(Part::Training(Arc::clone(&self.split.test_rows))), ..selection }
     }
 
-    /// Scores a fitted model on the test rows, in one pass over them; the importance of the columns needs another pass.
-    /// Warns if the test error is much larger than the cross-validated error of the fit.
+    /// Scores a fitted model on the test rows, in one pass over them; the importance of the columns
+    /// needs another pass. Warns if the test error is much larger than the cross-validated error of the fit.
     ///
     /// # Errors
     /// The errors of [`EvaluateReport::compute`].

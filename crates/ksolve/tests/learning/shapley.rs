@@ -259,8 +259,8 @@ fn partial_dependence_is_the_mean_of_predictions_with_one_value() {
     assert!(predictor.column_effects(&few, &Run::new()).unwrap().is_none());
 }
 
-/// The importance of every solver is the expected increase of its own loss, and the loss on all rows
-/// is the score of the evaluation.
+/// The importance of every solver is the expected increase of its own loss, and the loss on all
+/// rows is the score of the evaluation.
 #[test]
 fn importance_is_the_increase_of_the_loss_of_the_solver() {
     let n = 150;

@@ -63,8 +63,8 @@ fn bits(values: &[f64]) -> Vec<u64> {
     values.iter().map(|value| if value.is_nan() { 0 } else { value.to_bits() }).collect()
 }
 
-/// With a difference, the past values of the target are relative to its value some rows earlier, and
-/// the target is the change since this value.
+/// With a difference, the past values of the target are relative to its value some rows earlier,
+/// and the target is the change since this value.
 #[test]
 fn past_values_of_a_difference_are_relative_to_an_earlier_row() {
     let table = Table::from_batches(vec![table_of(&rows())]).unwrap();
