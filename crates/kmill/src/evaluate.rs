@@ -137,7 +137,8 @@ pub(crate) fn run(args: &EvaluateArgs, run: &RunSettings) -> Result<EvaluateRepo
     let computes_effects = args.importance || args.report.is_some();
     let (report, chart_data) = EvaluateReport::compute(&predictor, &selected, top, computes_effects, &run.job_run())?;
     if args.importance && report.effects().is_none() {
-        run.progress.warn("--importance: fewer than 30 rows say too little about a column, or the rows are ranked in groups");
+        run.progress
+            .warn("--importance: fewer than 30 rows say too little about a column, or the rows are ranked in groups");
     }
     if let Some(page) = &args.report {
         report.page(&chart_data, &args.model, run.progress.warnings()).write(page)?;

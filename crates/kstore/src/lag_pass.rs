@@ -59,7 +59,11 @@ impl LagPass {
         }
         if let Some(difference) = lags.difference.as_ref().filter(|difference| difference.rows.len() != 1) {
             let expected = "the target and one number of rows, such as count:1";
-            return Err(Error::Syntax { what: "`difference`", text: difference.to_string(), expected: expected.into() });
+            return Err(Error::Syntax {
+                what: "`difference`",
+                text: difference.to_string(),
+                expected: expected.into(),
+            });
         }
         let mut used_names: HashSet<&str> = table.schema().columns.iter().map(|column| &*column.name).collect();
         if let Some(name) = names.iter().find(|name| !used_names.insert(name)) {

@@ -144,7 +144,8 @@ impl Lags {
     /// Returns the new columns in order: lags and means, then the base and the change of a
     /// difference.
     pub(crate) fn columns(&self) -> impl Iterator<Item = LagColumn<'_>> {
-        let lags = pairs(&self.lags).map(|(column, rows)| (column, PastValue::Lag(rows), format!("{column}_lag{rows}")));
+        let lags =
+            pairs(&self.lags).map(|(column, rows)| (column, PastValue::Lag(rows), format!("{column}_lag{rows}")));
         let means = pairs(&self.rolling);
         let means = means.map(|(column, rows)| (column, PastValue::Mean(rows), format!("{column}_mean{rows}")));
         let base = self.base();

@@ -2,8 +2,8 @@
 //! solvers describe.
 
 use super::parse::expected_by_solver;
-use crate::pipeline::IMPORTANCE;
 use crate::error::with_option_names;
+use crate::pipeline::IMPORTANCE;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use kfit::solver::parameter::{Parameter, ParameterKind};
 use kfit::solver::{self, Options};

@@ -227,7 +227,8 @@ fn a_difference_is_the_fit_of_changes_plus_the_earlier_value() {
         ok(at, "predict m t.csv --threads 1 --memory 64MiB -o one.csv --json");
         assert_eq!(all[13..], numbers(at, "one.csv", 0)[13..]);
         let naive = levels["test_set"]["scores"]["naive_forecast"]["rmse"].as_f64().unwrap();
-        let squares: f64 = change[240 - levels["test_set"]["rows"].as_u64().unwrap() as usize..].iter().map(|c| c * c).sum();
+        let squares: f64 =
+            change[240 - levels["test_set"]["rows"].as_u64().unwrap() as usize..].iter().map(|c| c * c).sum();
         assert!((naive / (squares / levels["test_set"]["rows"].as_f64().unwrap()).sqrt() - 1.0).abs() < 1e-9);
         assert_eq!(&ok(at, "evaluate m t.csv --test same --json")["rmse"], &levels["test_set"]["scores"]["rmse"]);
     }
@@ -240,7 +241,8 @@ fn a_difference_follows_a_trend() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     write_trend(&at.join("t.csv"), 240, 0);
-    let fit = format!("fit ridge t.csv --features !month --target sales {TREND} --missing drop --test last:15%:month -o m");
+    let fit =
+        format!("fit ridge t.csv --features !month --target sales {TREND} --missing drop --test last:15%:month -o m");
     let (_, _, text) = kmill(at, &fit);
     assert!(text.contains("of the last value (lag 1)") && text.contains("--difference sales:1"), "{text}");
     let (_, report, text) = kmill(at, &format!("{fit} --difference sales:1 --json"));
@@ -269,7 +271,8 @@ fn a_difference_follows_a_trend() {
         ("--difference sales", "numbers of rows"),
         ("--difference sales:1 --task classification", "--difference"),
     ] {
-        let (code, _, text) = kmill(at, &format!("fit ridge t.csv --target sales {TREND} --missing drop {options} -o no"));
+        let (code, _, text) =
+            kmill(at, &format!("fit ridge t.csv --target sales {TREND} --missing drop {options} -o no"));
         assert!(code != 0 && text.contains(part), "{options}: {text}");
     }
     let (code, _, text) = kmill(at, "export m -o m.onnx");

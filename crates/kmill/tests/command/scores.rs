@@ -360,13 +360,15 @@ fn every_solver_reports_the_importance_of_columns_on_test_rows() {
         assert!(columns.iter().all(|column| column["standard_error"].as_f64().unwrap() >= 0.0));
         // slopes belong to a fit without test rows
         assert!(report["importance"].as_array().is_none_or(Vec::is_empty), "{report}");
-        let again = ok(at, &format!("evaluate m {table} --test same --importance --threads 1 --memory 64MiB --json"));
+        let again = ok(at, &format!("evaluate m {table} --test same --importance --threads 1 --memory 160MiB --json"));
         assert_eq!(&again["importance"], importance, "{solver}");
         assert!(ok(at, &format!("evaluate m {table} --test same --json")).get("importance").is_none());
     }
     let shown = text(at, "evaluate m t.parquet --importance");
     assert!(shown.contains("increase of rmse") && shown.contains("on 500 random rows; its increase if"), "{shown}");
-    assert!(text(at, "fit ridge t.parquet --target y --rank 40 --test 40% --importance -o r").contains("± standard error"));
+    assert!(
+        text(at, "fit ridge t.parquet --target y --rank 40 --test 40% --importance -o r").contains("± standard error")
+    );
     let few = kmill(at, "evaluate m t.parquet --rows ..20 --importance --json");
     assert!(few.0 == 0 && few.2.contains("fewer than 30 rows") && few.1["rmse"].is_number(), "{few:?}");
     for (line, part) in [

@@ -56,7 +56,9 @@ impl<T: Real> Model<T> {
             return Err(unsupported("its rows are sparse; use predict"));
         }
         if self.metadata.base_column().is_some() {
-            return Err(unsupported("it predicts changes (`difference`), and adds earlier values of the table; use predict"));
+            return Err(unsupported(
+                "it predicts changes (`difference`), and adds earlier values of the table; use predict",
+            ));
         }
         if self.leaves.is_some() {
             return Err(unsupported(

@@ -231,8 +231,9 @@ impl Predictor {
         Ok(ranking_rows.scores(top.unwrap_or(DEFAULT_TOP), run.workers()))
     }
 
-    /// Returns the power 2 − p of exposures. A model with exposures e predicts rates μ: the deviance
-    /// of a count y at its mean eμ is e^(2−p) times the deviance of the rate y/e at μ.
+    /// Returns the power 2 − p of exposures; `None` without exposures. A model with exposures e
+    /// predicts rates μ: the deviance of a count y at its mean eμ is e^(2−p) times the deviance of
+    /// the rate y/e at μ.
     pub(super) fn exposure_power(&self, selected: &SelectedTable) -> Option<f64> {
         match (&self.metadata().loss, self.metadata().exposure_column()) {
             (Some(RegressionLoss::Deviance(power)), Some(_)) if selected.is_weighted() => Some(2.0 - power),

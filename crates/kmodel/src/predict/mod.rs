@@ -36,8 +36,9 @@ pub use crate::score::{
 };
 #[doc(hidden)]
 pub use crate::score::{
-    ClassificationErrors, ClusterReport, ColumnEffect, ColumnEffects, DecileScores, DependencePoint, IntervalScores, LossScores, MacroMeans, NaiveForecast,
-    OneVsRestScores, OutputLoss, PredictionIntervalScores, PredictionSetScores, PredictionSpread, RegressionErrors, TopScores,
+    ClassificationErrors, ClusterReport, ColumnEffect, ColumnEffects, DecileScores, DependencePoint, IntervalScores,
+    LossScores, MacroMeans, NaiveForecast, OneVsRestScores, OutputLoss, PredictionIntervalScores, PredictionSetScores,
+    PredictionSpread, RegressionErrors, TopScores,
 };
 pub use anomalous_rows::AnomalousRow;
 pub use evaluate::{ChartData, Evaluation, NoveltyScores};

@@ -302,8 +302,9 @@ impl<'a, T: Real> TableScorer<'a, T> {
         }
     }
 
-    /// Adds to the predicted and the true changes of the last rows of `state`, which are the rows of
-    /// a block, the value from which they are changes. Rows without this value are incomplete.
+    /// Adds the earlier values of a model of changes to the predicted and the true changes of the
+    /// last rows of `state`, which are the rows of a block. Rows without an earlier value are
+    /// incomplete.
     fn add_bases(&self, state: &mut Scores, block: &RowBlock<'_, T>, first_row: usize) {
         let row_count = block.len();
         state.is_incomplete.resize(first_row + row_count, false);

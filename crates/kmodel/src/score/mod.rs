@@ -23,10 +23,10 @@ pub(crate) use classification::{ClassificationSums, orient_score};
 #[doc(hidden)]
 pub use clusters::ClusterReport;
 pub(crate) use clusters::ClusterSums;
-pub use intervals::{DecileScores, PredictionIntervalScores, PredictionSetScores};
-pub(crate) use intervals::{IntervalSums, SetSums};
 #[doc(hidden)]
 pub use column_effects::{ColumnEffect, ColumnEffects, DependencePoint, PredictionSpread};
+pub use intervals::{DecileScores, PredictionIntervalScores, PredictionSetScores};
+pub(crate) use intervals::{IntervalSums, SetSums};
 #[doc(hidden)]
 pub use naive_forecast::NaiveForecast;
 pub(crate) use output_loss::LossSums;

@@ -53,13 +53,8 @@ impl fmt::Display for ImportanceTable<'_> {
 /// Returns the sections of the effects of columns.
 pub(super) fn sections(effects: &ColumnEffects) -> Vec<Section> {
     let rows = format_count(effects.rows as u64);
-    let mut importance: Vec<(String, f64, String)> = effects
-        .columns
-        .iter()
-        .map(|effect| {
-            (effect.column.clone(), effect.increase, increase_text(effect))
-        })
-        .collect();
+    let mut importance: Vec<(String, f64, String)> =
+        effects.columns.iter().map(|effect| (effect.column.clone(), effect.increase, increase_text(effect))).collect();
     importance.truncate(MAX_FEATURES);
     let loss = effects.loss_name;
     let note = page::note(&format!(

@@ -12,8 +12,8 @@ use crate::table::{Align, AlignedTable, Grid, facts, format_count, format_list, 
 use intervals::{decile_table, interval_table, set_table};
 use ksolve::job::{Run, StageObserver};
 use ksolve::predict::{
-    ChartData, ClassificationScores, ClusterReport, ColumnEffects, Evaluation, IntervalScores, LossScores, NoveltyScores, OutputLoss,
-    Predictor, RankingScores, RegressionScores, TargetScores, ThresholdScores, TopScores,
+    ChartData, ClassificationScores, ClusterReport, ColumnEffects, Evaluation, IntervalScores, LossScores,
+    NoveltyScores, OutputLoss, Predictor, RankingScores, RegressionScores, TargetScores, ThresholdScores, TopScores,
 };
 use ksolve::{ModelMetadata, Task};
 use kstore::{SelectedTable, display::escape_line};
@@ -131,7 +131,9 @@ impl EvaluateReport {
         let (mut scores, chart_data) = predictor.evaluate(selected, run)?;
         if let Evaluation::Regression(scores) = &mut scores {
             scores.naive_forecast = predictor.naive_forecast(selected, run)?;
-            naive_forecast_warning(scores, predictor.metadata()).into_iter().for_each(|text| run.stage_recorder().warn(text));
+            naive_forecast_warning(scores, predictor.metadata())
+                .into_iter()
+                .for_each(|text| run.stage_recorder().warn(text));
         }
         if computes_effects {
             let effects = predictor.column_effects(selected, run)?;
@@ -230,7 +232,9 @@ fn naive_forecast_warning(scores: &RegressionScores, metadata: &ModelMetadata) -
     let (naive, rmse) = (scores.naive_forecast?, scores.scores.rmse?);
     let new_values = "leave out columns whose values are new in these rows, such as dates, or change `lags`";
     let advice = match (metadata.base_column(), &metadata.targets[..]) {
-        (None, [target]) => format!("fit the change since this value (`difference` {target}:{}), {new_values}", naive.lag),
+        (None, [target]) => {
+            format!("fit the change since this value (`difference` {target}:{}), {new_values}", naive.lag)
+        }
         _ => format!("{new_values}; the last value is the best forecast of a random walk, such as a price"),
     };
     (rmse > naive.rmse).then(|| {

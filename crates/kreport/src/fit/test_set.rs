@@ -40,7 +40,8 @@ impl TestPart {
     }
 
     /// Scores a fitted model on the test rows, in one pass over them; the importance of the columns
-    /// needs another pass. Warns if the test error is much larger than the cross-validated error of the fit.
+    /// needs another pass. Warns if the test error is much larger than the cross-validated error of
+    /// the fit.
     ///
     /// # Errors
     /// The errors of [`EvaluateReport::compute`].

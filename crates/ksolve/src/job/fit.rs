@@ -460,10 +460,15 @@ impl Fit {
         }
         if let Some(difference) = selection.lags.as_ref().and_then(|lags| lags.difference.as_ref()) {
             if task != Task::Regression {
-                return Err(Error::option("difference", difference, format!("{task} has no changes of a number; leave it out")));
+                return Err(Error::option(
+                    "difference",
+                    difference,
+                    format!("{task} has no changes of a number; leave it out"),
+                ));
             }
             if selection.targets != [difference.column.clone()] {
-                let expected = format!("expected the only target, not {target_names}; name one target, and its column here");
+                let expected =
+                    format!("expected the only target, not {target_names}; name one target, and its column here");
                 return Err(Error::option("difference", difference, expected));
             }
         }

@@ -68,7 +68,7 @@ fn bits(values: &[f64]) -> Vec<u64> {
 #[test]
 fn past_values_of_a_difference_are_relative_to_an_earlier_row() {
     let table = Table::from_batches(vec![table_of(&rows())]).unwrap();
-    let plain = lags(&["count:1,2,7", "price:1"], &["count:3"], Some("hour"));
+    let plain = lags(&["count:1,2,7", "price:1"], &["count:3"], None);
     let difference = Lags { difference: Some(RowsBack::parse("count:2").unwrap()), ..plain.clone() };
     let names = difference.feature_names();
     let relative = ["count_lag1_minus_lag2", "count_lag7_minus_lag2", "price_lag1", "count_mean3_minus_lag2"];
@@ -79,7 +79,8 @@ fn past_values_of_a_difference_are_relative_to_an_earlier_row() {
     let (table, _) = compute(&table, &difference, &[], 64, usize::MAX).unwrap();
     let expected = read_columns(&plain, &["count_lag1", "count_lag7", "price_lag1", "count_mean3", "count_lag2"]);
     let counts = read_columns(&plain, &["count"]);
-    for (row, (got, past)) in read_columns(&table, &relative).chunks_exact(4).zip(expected.chunks_exact(5)).enumerate() {
+    for (row, (got, past)) in read_columns(&table, &relative).chunks_exact(4).zip(expected.chunks_exact(5)).enumerate()
+    {
         let relative = [past[0] - past[4], past[1] - past[4], past[2], past[3] - past[4]];
         assert_eq!(bits(got), bits(&relative), "row {row}");
     }

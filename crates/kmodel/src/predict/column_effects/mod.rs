@@ -133,7 +133,7 @@ impl Predictor {
         }
     }
 
-    /// Returns the maximum number of rows of the sample, such that the predictions take little time.
+    /// Returns the maximum number of rows of the sample, so that the predictions take little time.
     fn effect_rows(&self) -> usize {
         MAX_ROWS.min(MAX_PREDICTIONS / (EXCHANGES * self.columns_of_features().0.len().max(1)))
     }
