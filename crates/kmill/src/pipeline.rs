@@ -179,7 +179,7 @@ impl FitOptions {
         let Some(test_part) = &self.test_part else { return Ok(None) };
         let predictor = Predictor::new(model)?;
         let lacks_importance = predictor.lacks_column_effects().filter(|_| self.reports_importance);
-        lacks_importance.into_iter().for_each(|why| run.progress.warn(&format!("--importance: {why}")));
+        lacks_importance.into_iter().for_each(|why| run.progress.warn(format!("--importance: {why}")));
         let computes_effects = is_for_page || self.reports_importance;
         Ok(Some(test_part.evaluate(predictor, report, selected.table(), computes_effects, &run.job_run())?))
     }
