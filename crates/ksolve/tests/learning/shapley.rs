@@ -268,14 +268,14 @@ fn importance_is_the_increase_of_the_loss_of_the_solver() {
     let number = |i: usize| (2.0 * x(i)[0]).sin() + 0.3 * uniform(i, 5);
     let count = |i: usize| (1.5 * (x(i)[0] + 1.0) + uniform(i, 5) + 1.0).floor();
     let label = |i: usize| f64::from(u8::from(x(i)[0] + 0.4 * uniform(i, 5) > 0.0));
-    type Target<'a> = &'a dyn Fn(usize) -> f64;
     type Loss = fn(f64, f64) -> f64;
+    type Case<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a dyn Fn(usize) -> f64, Loss, &'a str);
     let pinball: Loss = |score, y| if y >= score { 0.8 * (y - score) } else { 0.2 * (score - y) };
     let deviance: Loss = |mean, y| 2.0 * (if y > 0.0 { y * (y / mean).ln() } else { 0.0 } - y + mean);
     let log_loss: Loss = |score, y| (1.0 + (if y == 1.0 { -score } else { score }).exp()).ln();
     let wrong: Loss = |score, y| f64::from(u8::from((score > 0.0) != (y == 1.0)));
     let square: Loss = |score, y| (score - y).powi(2);
-    let cases: [(&str, &[(&str, &str)], Target<'_>, Loss, &str); 5] = [
+    let cases: [Case<'_>; 5] = [
         ("quantile", &[("lambda", "1e-3"), ("quantiles", "0.8")], &number, pinball, "pinball loss"),
         ("glm", &[("lambda", "1e-3")], &count, deviance, "poisson deviance"),
         ("logistic", &[("lambda", "1e-3")], &label, log_loss, "log-loss"),
