@@ -184,7 +184,7 @@ pub(crate) struct LagArgs {
     #[arg(long, value_name = "NAME", value_parser = parse::name)]
     order: Option<String>,
     /// For a series with a trend: learn the change of the target since an earlier row, and add it
-    /// to the value of this row. count:1 is the last value, and for days count:7 is the value of a
+    /// to the value of this row. count:1 is the last value, and count:7 for days the value of a
     /// week ago. Lags and means of the target are then relative to this value
     #[arg(long, value_name = "NAME:ROWS", value_parser = parse::rows_back)]
     difference: Option<RowsBack>,
