@@ -1,6 +1,6 @@
 //! The pipeline of `kmill fit`: opens the table, runs the job of the library and builds the report.
 
-use crate::args::{JobArgs, LagArgs, MapArgs, PersistenceArgs, RunSettings, SelectArgs, parse};
+use crate::args::{IMPORTANCE, JobArgs, LagArgs, MapArgs, PersistenceArgs, RunSettings, SelectArgs, parse};
 use crate::error::with_option_names;
 use crate::progress::Progress;
 use crate::{Error, Result, columns, interrupt, open, output};
@@ -21,9 +21,6 @@ use kstore::schema::Kind;
 use kstore::{Missing, SelectedTable, Selection, Table, TestSpec, TextOptions};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-
-/// Name of a parameter of `ridge` that `fit` accepts for every solver if the fit has test rows.
-pub(crate) const IMPORTANCE: &str = "importance";
 
 /// A fit as the library describes it, with the files of its table.
 #[derive(Clone, Debug)]

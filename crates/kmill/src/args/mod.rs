@@ -18,9 +18,9 @@ pub(crate) use data::{
 };
 pub(crate) use learn::{JobArgs, MapArgs, kernel_help, with_descriptions};
 pub(crate) use run::{EngineArgs, PersistenceArgs, RunArgs, RunSettings, ScratchArgs};
-pub(crate) use solver::SolverArgs;
+pub(crate) use solver::{IMPORTANCE, SolverArgs};
 
-use crate::{Cli, error::with_option_names, pipeline::IMPORTANCE};
+use crate::{Cli, error::with_option_names};
 use clap::{Arg, Command, CommandFactory};
 use kfit::solver::SolverFamily;
 use kfit::solver::parameter::CLUSTERS;

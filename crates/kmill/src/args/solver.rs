@@ -3,11 +3,13 @@
 
 use super::parse::expected_by_solver;
 use crate::error::with_option_names;
-use crate::pipeline::IMPORTANCE;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use kfit::solver::parameter::{Parameter, ParameterKind};
 use kfit::solver::{self, Options};
 use std::collections::HashSet;
+
+/// Name of a parameter of `ridge` that `fit` accepts for every solver if the fit has test rows.
+pub(crate) const IMPORTANCE: &str = "importance";
 
 /// Help of `--importance` for every solver with a target.
 pub(super) const IMPORTANCE_ON_TEST_ROWS: &str = "With --test, report the importance of each column: the increase of the loss \
