@@ -15,6 +15,7 @@ use std::sync::Arc;
     kmill evaluate model.safetensors all.parquet --rows 427500..\n  \
     kmill evaluate model.safetensors all.parquet --test same\n  \
     kmill evaluate model.safetensors kin40k.parquet --where 'fold == 0' --json\n  \
+    kmill evaluate leaving.safetensors customers.csv --importance\n  \
     kmill evaluate leaving.safetensors customers.csv --positive yes --cost 1:20\n  \
     kmill evaluate leaving.safetensors customers.csv --positive yes --top 50\n  \
     kmill evaluate anomalies.safetensors test.parquet --target is_fraud --top 100\n  \
@@ -57,6 +58,10 @@ pub(crate) struct EvaluateArgs {
     /// every group (ranking) [default: none; the number of outliers in the target; 10 per group]
     #[arg(long, value_name = "N", value_parser = parse::positive_integer, help_heading = "Run")]
     pub(crate) top: Option<usize>,
+    /// Report the importance of each column: the increase of the loss if the values of the column
+    /// are exchanged between rows, on at most 2,000 random rows
+    #[arg(long, help_heading = "Run")]
+    pub(crate) importance: bool,
     /// Also write an HTML page: residuals, or the confusion matrix, the ROC curve and the
     /// calibration; importance and partial dependence of the columns
     #[arg(long, value_name = "FILE.html", help_heading = "Run")]
@@ -118,6 +123,9 @@ pub(crate) fn run(args: &EvaluateArgs, run: &RunSettings) -> Result<EvaluateRepo
         };
         return Err(Error::option("MODEL", args.model.display(), why, remedy));
     }
+    if let Some(why) = predictor.lacks_column_effects().filter(|_| args.importance) {
+        return Err(Error::option("--importance", "", why, "omit it"));
+    }
     let names = if args.target.is_empty() { metadata.targets.clone() } else { args.target.clone() };
     let missing_target = Some(args.missing_target.missing_target);
     let part = test_part(args, metadata.test_rows(), run)?;
@@ -126,8 +134,12 @@ pub(crate) fn run(args: &EvaluateArgs, run: &RunSettings) -> Result<EvaluateRepo
     let selected = open::select_for_model(&mut predictor, &args.data, &names, roles, run)?;
     output::protect_inputs(&args.report, output::table_files(selected.table()).chain([args.model.as_path()]))?;
     let top = args.top.map(|top| top as u64);
-    let is_for_page = args.report.is_some();
-    let (report, chart_data) = EvaluateReport::compute(&predictor, &selected, top, is_for_page, &run.job_run())?;
+    let computes_effects = args.importance || args.report.is_some();
+    let (report, chart_data) = EvaluateReport::compute(&predictor, &selected, top, computes_effects, &run.job_run())?;
+    if args.importance && report.effects().is_none() {
+        run.progress
+            .warn("--importance: fewer than 30 rows say too little about a column, or the rows are ranked in groups");
+    }
     if let Some(page) = &args.report {
         report.page(&chart_data, &args.model, run.progress.warnings()).write(page)?;
     }

@@ -1,12 +1,12 @@
 //! The pipeline of `kmill fit`: opens the table, runs the job of the library and builds the report.
 
-use crate::args::{JobArgs, LagArgs, MapArgs, PersistenceArgs, RunSettings, SelectArgs, parse};
+use crate::args::{IMPORTANCE, JobArgs, LagArgs, MapArgs, PersistenceArgs, RunSettings, SelectArgs, parse};
 use crate::error::with_option_names;
 use crate::progress::Progress;
 use crate::{Error, Result, columns, interrupt, open, output};
 use kapprox::Kernel;
 use kfit::request::MetricSource;
-use kfit::solver::{Options, parameter};
+use kfit::solver::{Options, SolverFamily, parameter};
 use kreport::fit::{FitReport, ModelFile, TestPart, TestSetReport};
 use kreport::inspect::warn_of_group_features;
 use kreport::row_names::name_typical_rows;
@@ -22,9 +22,6 @@ use kstore::{Missing, SelectedTable, Selection, Table, TestSpec, TextOptions};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Name of a parameter of `ridge`.
-const IMPORTANCE: &str = "importance";
-
 /// A fit as the library describes it, with the files of its table.
 #[derive(Clone, Debug)]
 pub(crate) struct FitOptions {
@@ -39,6 +36,9 @@ pub(crate) struct FitOptions {
     pub(crate) is_solver_undecided: bool,
     /// True for a search, which compares on folds even if the fit itself has nothing to compare.
     pub(crate) is_search: bool,
+    /// True if the importance of the columns is requested. With test rows it is measured on them;
+    /// otherwise the solver must compute slopes.
+    pub(crate) reports_importance: bool,
     /// The fit. Its target may be a `.npy` file.
     pub(crate) fit: Fit,
     /// Requested test rows, and the seed of their choice.
@@ -65,14 +65,13 @@ impl FitOptions {
         let lacks_target = selection.targets.is_empty();
         let fit = Fit::solver(solver)?;
         let family = fit.family();
-        if parameters.get(IMPORTANCE).is_some() && !family.parameters.iter().any(|known| known.name == IMPORTANCE) {
-            let why = format!("{solver} does not compute slopes of its prediction");
-            let remedy = match fit.task()?.has_target() {
-                true => "--test 25% --report page.html shows the importance of each column on test rows",
-                false => "omit it",
-            };
-            return Err(Error::option("--importance", "", why, remedy));
+        let reports_importance = parameters.get(IMPORTANCE).is_some();
+        if reports_importance && !fit.task()?.has_target() {
+            let why = format!("{solver} learns without a target, so that its predictions have no error");
+            return Err(Error::option("--importance", "", why, "omit it"));
         }
+        let computes_slopes = family.parameters.iter().any(|known| known.name == IMPORTANCE);
+        let parameters = if computes_slopes { parameters } else { parameters.without(IMPORTANCE) };
         let mut fit = fit
             .with_options(parameters)
             .with_selection(selection)
@@ -105,6 +104,7 @@ impl FitOptions {
             missing_if_dense: None,
             is_solver_undecided: false,
             is_search: false,
+            reports_importance,
             fit,
             test_request: None,
             test_part: None,
@@ -127,7 +127,21 @@ impl FitOptions {
     /// Sets the test rows, which the fit does not read.
     #[must_use]
     pub(crate) fn with_test_rows(self, spec: Option<&TestSpec>, seed: u64) -> Self {
-        Self { test_request: spec.map(|spec| (spec.clone(), seed)), ..self }
+        // the test rows measure the importance, so that slopes are not needed
+        let fit = if spec.is_some() { self.fit.without_option(IMPORTANCE) } else { self.fit };
+        Self { test_request: spec.map(|spec| (spec.clone(), seed)), fit, ..self }
+    }
+
+    /// Rejects a request of importance that neither the solver nor test rows can answer.
+    pub(crate) fn check_importance(&self) -> Result<()> {
+        let SolverFamily { name, parameters, .. } = self.fit.family();
+        let computes_slopes = parameters.iter().any(|known| known.name == IMPORTANCE);
+        if !self.reports_importance || computes_slopes || self.test_request.is_some() {
+            return Ok(());
+        }
+        let why = format!("{name} measures the importance of the columns on test rows");
+        let remedy = "add --test 25%, or use kmill evaluate --importance on other rows";
+        Err(Error::option("--importance", "", why, remedy))
     }
 
     /// Chooses the test rows, if they are requested, and returns the selection of all other rows.
@@ -151,7 +165,7 @@ impl FitOptions {
     }
 
     /// Returns the scores of a fitted model on the test rows; `None` if there are none. For a page,
-    /// also computes the effects of the columns.
+    /// and if importance is requested, also computes the effects of the columns.
     pub(crate) fn evaluate_test_rows(
         &self,
         (model, report): (AnyModel, &job::FitReport),
@@ -161,7 +175,10 @@ impl FitOptions {
     ) -> Result<Option<TestSetReport>> {
         let Some(test_part) = &self.test_part else { return Ok(None) };
         let predictor = Predictor::new(model)?;
-        Ok(Some(test_part.evaluate(predictor, report, selected.table(), is_for_page, &run.job_run())?))
+        let lacks_importance = predictor.lacks_column_effects().filter(|_| self.reports_importance);
+        lacks_importance.into_iter().for_each(|why| run.progress.warn(format!("--importance: {why}")));
+        let computes_effects = is_for_page || self.reports_importance;
+        Ok(Some(test_part.evaluate(predictor, report, selected.table(), computes_effects, &run.job_run())?))
     }
 
     /// Opens the table, and returns it with the requested selection of rows and columns. A Boolean
@@ -367,6 +384,7 @@ fn explain_column_error(error: ksolve::Error, selected: &SelectedTable) -> Error
 /// Opens the table, selects the rows and columns of the fit, and finds the values of its
 /// categorical columns.
 pub(crate) fn select(options: &mut FitOptions, run: &RunSettings) -> Result<SelectedTable> {
+    options.check_importance()?;
     let (table, selection) = options.open()?;
     options.check_sparse_rows(&table, &selection)?;
     let table = run.job_run().with_lags_of(table, &selection)?;

@@ -157,6 +157,7 @@ impl fmt::Display for ShardReport {
 
 pub(crate) fn prepare(args: &PrepareArgs, run: &RunSettings) -> Result<ShardReport> {
     let mut options = FitOptions::new(&args.job)?;
+    options.check_importance()?;
     output::check_writable(&args.output)?;
     let (table, selection) = options.open()?;
     output::protect_inputs([&args.output], output::table_files(&table).chain(options.fit.files()))?;

@@ -109,9 +109,10 @@ pub(crate) fn weights_fact(metric: &MetricReport, coded_columns: &[&str]) -> (&'
     let line = join_with_commas(shown);
     match is_of_solver(metric) {
         true => ("importance", line),
-        false => {
-            (METRIC_WEIGHTS, format!("{line} (how fast the kernel changes; for importance, add --test 25% --report)"))
-        }
+        false => (
+            METRIC_WEIGHTS,
+            format!("{line} (how fast the kernel changes; for importance, add --test 25% --importance)"),
+        ),
     }
 }
 

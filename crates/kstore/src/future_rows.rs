@@ -1,6 +1,7 @@
 //! The forecast of several steps: the rows after the last row of each series that has a target.
 
 use crate::Result;
+use crate::lags::PastValue;
 use crate::series::{NewColumn, SERIES_BYTES, Series, ValueColumn, past_value};
 use crate::source::ComputedColumns;
 
@@ -45,8 +46,9 @@ impl FutureRows {
         let mut rows = Vec::new();
         for series in &self.series {
             for (gap, row) in series.future_rows.iter().skip(self.next_step).take(self.steps_per_round).enumerate() {
-                for (column, NewColumn { value, past }) in &self.new_columns {
-                    self.computed.write(*column, *row, &[past_value(&series.histories[*value], *past, gap)])?;
+                for (column, new_column) in &self.new_columns {
+                    let number = new_column.number(&series.histories[new_column.value], gap, f64::NAN);
+                    self.computed.write(*column, *row, &[number])?;
                 }
                 rows.push(*row);
             }
@@ -56,7 +58,7 @@ impl FutureRows {
     }
 
     /// Takes the predictions of a round: `target_count` values for each of its rows, NaN for a row
-    /// without a prediction.
+    /// without a prediction. Predictions of changes are added to the value of the earlier row.
     pub fn push(&mut self, rows: &[u64], predictions: &[f64], target_count: usize) {
         for series in &mut self.series {
             let last_step = series.future_rows.len().min(self.next_step + self.steps_per_round);
@@ -64,7 +66,11 @@ impl FutureRows {
                 let Ok(position) = rows.binary_search(&series.future_rows[step]) else { continue };
                 for (value, column) in self.values.iter().enumerate() {
                     let Some(target) = column.target else { continue };
-                    series.push(value, column.capacity, predictions[position * target_count + target]);
+                    let change = self.new_columns.iter().map(|(_, column)| column);
+                    let change = change.filter(|column| column.past == PastValue::Current && column.value == value);
+                    let base = change.filter_map(|column| column.base_rows).next();
+                    let base = base.map_or(0.0, |rows| past_value(&series.histories[value], PastValue::Lag(rows), 0));
+                    series.push(value, column.capacity, base + predictions[position * target_count + target]);
                 }
             }
         }

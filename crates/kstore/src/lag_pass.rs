@@ -9,11 +9,11 @@
 use crate::budget::MemoryPlan;
 use crate::dates::{self, TimeForm};
 use crate::future_rows::FutureRows;
-use crate::lags::Lags;
+use crate::lags::{LagColumn, Lags};
 use crate::missing::Missing;
 use crate::schema::Kind;
 use crate::select::{OrderedValue, SelectedTable, Selection};
-use crate::series::{NewColumn, SERIES_BYTES, Series, ValueColumn, past_value};
+use crate::series::{NewColumn, SERIES_BYTES, Series, ValueColumn};
 use crate::source::{AddedColumn, ComputedColumns};
 use crate::table::Table;
 use crate::text_limit::TextLimit;
@@ -57,6 +57,14 @@ impl LagPass {
             let expected = "`by` and `order` describe the rows of `lags` and `rolling`; name a column with its lags, such as count:1,24";
             return Err(syntax_error(lags.to_string(), expected));
         }
+        if let Some(difference) = lags.difference.as_ref().filter(|difference| difference.rows.len() != 1) {
+            let expected = "the target and one number of rows, such as count:1";
+            return Err(Error::Syntax {
+                what: "`difference`",
+                text: difference.to_string(),
+                expected: expected.into(),
+            });
+        }
         let mut used_names: HashSet<&str> = table.schema().columns.iter().map(|column| &*column.name).collect();
         if let Some(name) = names.iter().find(|name| !used_names.insert(name)) {
             let expected =
@@ -84,7 +92,7 @@ impl LagPass {
         let order_slot = lags.order.as_deref().map(&mut slot);
         let (mut values, mut value_names) = (Vec::<ValueColumn>::new(), Vec::new());
         let mut new_columns = Vec::new();
-        for (name, past, _) in lags.columns() {
+        for LagColumn { column: name, past, base_rows, .. } in lags.columns() {
             let value = match value_names.iter().position(|other| *other == name) {
                 Some(value) => value,
                 None => {
@@ -96,8 +104,8 @@ impl LagPass {
                     values.len() - 1
                 }
             };
-            values[value].capacity = values[value].capacity.max(past.rows_back());
-            new_columns.push(NewColumn { value, past });
+            values[value].capacity = values[value].capacity.max(past.rows_back()).max(base_rows.unwrap_or(0));
+            new_columns.push(NewColumn { value, past, base_rows });
         }
         // a missing value is a past value too
         let selection = Selection { keep, without_features: true, missing: Missing::Mean, ..Selection::default() };
@@ -190,7 +198,7 @@ impl LagPass {
             && values.iter().zip(numbers).all(|(column, number)| column.target.is_none() || number.is_nan());
         for (new_column, buffer) in new_columns.iter().zip(buffers) {
             let gap = if values[new_column.value].target.is_some() { series.future_rows.len() } else { 0 };
-            buffer.push(past_value(&series.histories[new_column.value], new_column.past, gap));
+            buffer.push(new_column.number(&series.histories[new_column.value], gap, numbers[new_column.value]));
         }
         for (value, (column, number)) in values.iter().zip(numbers).enumerate() {
             if column.target.is_some() {

@@ -26,6 +26,23 @@ pub struct Lags {
     /// Column that increases from row to row of each series; `None` to trust the order of the rows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub order: Option<String>,
+    /// The target, and the number of rows over which its change is learned, such as `count:1`. Past
+    /// values of the target are then relative to its value this many rows earlier (the base).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[doc(hidden)]
+    pub difference: Option<RowsBack>,
+}
+
+/// A new column of a table with lags.
+pub(crate) struct LagColumn<'a> {
+    /// Name of the existing column.
+    pub(crate) column: &'a str,
+    pub(crate) past: PastValue,
+    /// Number of rows back of the value that is subtracted, if any.
+    pub(crate) base_rows: Option<usize>,
+    pub(crate) name: String,
+    /// False for the base of a difference, and for the change from it, which is the target.
+    pub(crate) is_feature: bool,
 }
 
 /// A column with numbers of rows: `count:1,24,168`.
@@ -95,20 +112,25 @@ pub(crate) enum PastValue {
     Lag(usize),
     /// The mean of this many earlier rows.
     Mean(usize),
+    /// The value of the row itself, from which the base is subtracted.
+    Current,
 }
 
 impl PastValue {
     /// Returns the number of earlier rows that must be known.
     pub(crate) fn rows_back(self) -> usize {
-        let (Self::Lag(rows) | Self::Mean(rows)) = self;
-        rows
+        match self {
+            Self::Lag(rows) | Self::Mean(rows) => rows,
+            Self::Current => 0,
+        }
     }
 
-    /// Returns the smallest distance to a row whose value is read.
+    /// Returns the smallest distance to an earlier row whose value is read.
     pub(crate) fn nearest_row(self) -> usize {
         match self {
             Self::Lag(rows) => rows,
             Self::Mean(_) => 1,
+            Self::Current => usize::MAX,
         }
     }
 }
@@ -119,25 +141,73 @@ fn pairs(columns: &[RowsBack]) -> impl Iterator<Item = (&str, usize)> {
 }
 
 impl Lags {
-    /// Returns the new columns in order: the existing column, the past value and the new name.
-    pub(crate) fn columns(&self) -> impl Iterator<Item = (&str, PastValue, String)> {
+    /// Returns the new columns in order: lags and means, then the base and the change of a
+    /// difference.
+    pub(crate) fn columns(&self) -> impl Iterator<Item = LagColumn<'_>> {
         let lags =
             pairs(&self.lags).map(|(column, rows)| (column, PastValue::Lag(rows), format!("{column}_lag{rows}")));
         let means = pairs(&self.rolling);
-        lags.chain(means.map(|(column, rows)| (column, PastValue::Mean(rows), format!("{column}_mean{rows}"))))
+        let means = means.map(|(column, rows)| (column, PastValue::Mean(rows), format!("{column}_mean{rows}")));
+        let base = self.base();
+        let features = lags.chain(means).filter_map(move |(column, past, name)| match base {
+            // the base minus itself
+            Some((target, rows)) if target == column && past == PastValue::Lag(rows) => None,
+            Some((target, rows)) if target == column => {
+                let name = format!("{name}_minus_lag{rows}");
+                Some(LagColumn { column, past, base_rows: Some(rows), name, is_feature: true })
+            }
+            _ => Some(LagColumn { column, past, base_rows: None, name, is_feature: true }),
+        });
+        let levels = base.into_iter().flat_map(|(column, rows)| {
+            let level = |past, base_rows, name| LagColumn { column, past, base_rows, name, is_feature: false };
+            [
+                level(PastValue::Lag(rows), None, format!("{column}_lag{rows}")),
+                level(PastValue::Current, Some(rows), format!("{column}_change{rows}")),
+            ]
+        });
+        features.chain(levels)
+    }
+
+    /// Returns the target and the number of rows of the difference.
+    fn base(&self) -> Option<(&str, usize)> {
+        self.difference.as_ref().and_then(|difference| Some((&*difference.column, *difference.rows.first()?)))
+    }
+
+    /// Returns the name of the column that is added to the predictions of changes: the target at an
+    /// earlier row. `None` without a difference.
+    #[doc(hidden)]
+    pub fn base_column(&self) -> Option<String> {
+        self.base().map(|(column, rows)| format!("{column}_lag{rows}"))
+    }
+
+    /// Returns the column of the difference, and the name of the column of its changes.
+    pub(crate) fn change(&self) -> Option<(&str, String)> {
+        self.base().map(|(column, rows)| (column, format!("{column}_change{rows}")))
+    }
+
+    /// Returns the names of the columns that are no features because of the difference.
+    pub(crate) fn level_columns(&self) -> Vec<String> {
+        let target = self.difference.iter().map(|difference| difference.column.clone());
+        target.chain(self.columns().filter(|column| !column.is_feature).map(|column| column.name)).collect()
     }
 
     /// Returns the names of the new columns, such as `count_lag24` and `count_mean24`.
     pub fn names(&self) -> Vec<String> {
-        self.columns().map(|(_, _, name)| name).collect()
+        self.columns().map(|column| column.name).collect()
+    }
+
+    /// Returns the names of the new columns that are features.
+    #[doc(hidden)]
+    pub fn feature_names(&self) -> Vec<String> {
+        self.columns().filter(|column| column.is_feature).map(|column| column.name).collect()
     }
 
     /// Returns the smallest lag of a column, with the name of the new column; `None` without lags
-    /// of this column.
+    /// of this column. With a difference, the new column is relative to the base, or the base.
     #[doc(hidden)]
     pub fn smallest_lag(&self, column: &str) -> Option<(usize, String)> {
-        let lags = self.columns().filter_map(|(existing, past, name)| match past {
-            PastValue::Lag(rows) if existing == column => Some((rows, name)),
+        let lags = self.columns().filter_map(|lag| match lag.past {
+            PastValue::Lag(rows) if lag.column == column => Some((rows, lag.name)),
             _ => None,
         });
         lags.min()
@@ -145,7 +215,7 @@ impl Lags {
 
     /// Returns whether past values of a column are read.
     pub fn reads(&self, column: &str) -> bool {
-        self.columns().any(|(name, _, _)| name == column)
+        self.columns().any(|lag| lag.column == column)
     }
 }
 
@@ -155,6 +225,7 @@ impl std::fmt::Display for Lags {
         let mut parts = Vec::new();
         parts.extend((!self.lags.is_empty()).then(|| format!("lags {}", texts(&self.lags))));
         parts.extend((!self.rolling.is_empty()).then(|| format!("rolling means {}", texts(&self.rolling))));
+        parts.extend(self.difference.iter().map(|difference| format!("difference {difference}")));
         parts.extend((!self.by.is_empty()).then(|| format!("by {}", self.by.join(", "))));
         parts.extend(self.order.iter().map(|order| format!("in the order of {order}")));
         f.write_str(&parts.join("; "))

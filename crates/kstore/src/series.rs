@@ -19,11 +19,22 @@ pub(crate) struct ValueColumn {
     pub(crate) target: Option<usize>,
 }
 
-/// A new column: the value column, by its position, and the past value.
+/// A new column: the value column, by its position, the past value, and the number of rows back of
+/// the value that is subtracted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewColumn {
     pub(crate) value: usize,
     pub(crate) past: PastValue,
+    pub(crate) base_rows: Option<usize>,
+}
+
+impl NewColumn {
+    /// Returns the value for the row that follows the history after `gap` unknown rows; NaN if it
+    /// is missing. `current` is the value of the row itself.
+    pub(crate) fn number(self, history: &VecDeque<f64>, gap: usize, current: f64) -> f64 {
+        let value = if self.past == PastValue::Current { current } else { past_value(history, self.past, gap) };
+        self.base_rows.map_or(value, |rows| value - past_value(history, PastValue::Lag(rows), gap))
+    }
 }
 
 /// The state of a series.
@@ -60,5 +71,6 @@ pub(crate) fn past_value(history: &VecDeque<f64>, past: PastValue, gap: usize) -
             Some(first) => history.range(first..).sum::<f64>() / rows as f64,
             None => f64::NAN,
         },
+        PastValue::Current => f64::NAN,
     }
 }

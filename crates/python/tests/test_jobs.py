@@ -316,6 +316,13 @@ def test_past_values_of_files_are_features_and_are_forecast(tmp_path):
     rows = model.predict_files(tmp_path / "counts.csv", tmp_path / "out.csv", where=f"hour >= {hours - 6}", keep=["hour"])
     forecast = [float(line.split(",")[1]) for line in (tmp_path / "out.csv").read_text().splitlines()[1:]]
     assert rows == len(forecast) == 12 and all(math.isfinite(value) for value in forecast)
+    model.fit_files(tmp_path / "counts.csv", "count", lags={"count": [1, 24]}, by="station", order="hour", difference={"count": 1})
+    assert list(model.feature_names_in_)[-1] == "count_lag24_minus_lag1"
+    model.predict_files(tmp_path / "counts.csv", tmp_path / "level.csv", where=f"hour >= {hours - 6}", keep=["hour"])
+    level = [float(line.split(",")[1]) for line in (tmp_path / "level.csv").read_text().splitlines()[1:]]
+    np.testing.assert_allclose(level, forecast, rtol=0.2)
+    with pytest.raises(ValueError, match="difference names 2 columns"):
+        model.fit_files(tmp_path / "counts.csv", "count", lags={"count": 1}, difference={"count": 1, "hour": 1})
     with pytest.raises(ValueError, match="sort the table"):
         model.fit_files(tmp_path / "counts.csv", "count", lags={"count": 1}, order="hour")
     with pytest.raises(ValueError, match="dictionary"):

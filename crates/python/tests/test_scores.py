@@ -367,6 +367,22 @@ def test_importances_of_columns():
         kmill.KernelRidge(rank=20).fit(X, y).feature_importances_
 
 
+def test_importance_on_rows_is_the_permutation_importance_of_scikit_learn():
+    inspection = pytest.importorskip("sklearn.inspection")
+    X, y = rows(400)
+    for model, target, scoring, score in [
+        (kmill.SVR(rank=60), y, "neg_root_mean_squared_error", "rmse"),
+        (kmill.KernelLogisticRegression(rank=60), y > np.median(y), "neg_log_loss", "log-loss"),
+    ]:
+        importance = kmill.evaluate(model.fit(X, target), X, target)["importance"]
+        assert (importance["score"], importance["rows"], importance["exchanges"]) == (score, 400, 3)
+        expected = inspection.permutation_importance(model, X, target, scoring=scoring, n_repeats=20, random_state=0)
+        for column in importance["columns"]:
+            j = int(column["column"][1:])
+            error = abs(column["increase"] - expected.importances_mean[j])
+            assert error < 4 * column["standard_error"] + 2 * expected.importances_std[j] + 1e-6, (column, expected.importances_mean)
+
+
 def test_a_loaded_model_has_the_expected_class(tmp_path):
     X, y = rows(100)
     kmill.SVC(rank=20).fit(X, y > 0).save(tmp_path / "m.safetensors")

@@ -183,12 +183,17 @@ pub(crate) struct LagArgs {
     /// out of order is an error [default: the order of the rows]
     #[arg(long, value_name = "NAME", value_parser = parse::name)]
     order: Option<String>,
+    /// For a series with a trend: learn the change of the target since an earlier row, and add it
+    /// to the value of this row. count:1 is the last value, and count:7 for days the value of a
+    /// week ago. Lags and means of the target are then relative to this value
+    #[arg(long, value_name = "NAME:ROWS", value_parser = parse::rows_back)]
+    difference: Option<RowsBack>,
 }
 
 impl LagArgs {
     pub(crate) fn lags(&self) -> Option<Lags> {
-        let Self { lags, rolling, by, order } = self.clone();
-        Some(Lags { lags, rolling, by, order }).filter(|lags| *lags != Lags::default())
+        let Self { lags, rolling, by, order, difference } = self.clone();
+        Some(Lags { lags, rolling, by, order, difference }).filter(|lags| *lags != Lags::default())
     }
 }
 

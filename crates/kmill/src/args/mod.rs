@@ -18,7 +18,7 @@ pub(crate) use data::{
 };
 pub(crate) use learn::{JobArgs, MapArgs, kernel_help, with_descriptions};
 pub(crate) use run::{EngineArgs, PersistenceArgs, RunArgs, RunSettings, ScratchArgs};
-pub(crate) use solver::SolverArgs;
+pub(crate) use solver::{IMPORTANCE, SolverArgs};
 
 use crate::{Cli, error::with_option_names};
 use clap::{Arg, Command, CommandFactory};
@@ -167,6 +167,9 @@ fn with_solver_help(subcommand: Command, family: &'static SolverFamily, is_short
         let id = arg.get_id().as_str().to_string();
         match family.parameters.iter().find(|parameter| parameter.name == id) {
             Some(parameter) => arg.hide(false).help(shorten(solver::solver_help(parameter))),
+            None if id == IMPORTANCE && family.task.has_target() => {
+                arg.hide(false).help(shorten(solver::IMPORTANCE_ON_TEST_ROWS.to_string()))
+            }
             None if solver::is_parameter(&id) => arg.hide(true),
             None if id == "solver" => arg.help(about.clone()),
             None if id == "target" && !family.task.has_target() => arg.hide(true),

@@ -8,6 +8,13 @@ use kfit::solver::parameter::{Parameter, ParameterKind};
 use kfit::solver::{self, Options};
 use std::collections::HashSet;
 
+/// Name of a parameter of `ridge` that `fit` accepts for every solver if the fit has test rows.
+pub(crate) const IMPORTANCE: &str = "importance";
+
+/// Help of `--importance` for every solver with a target.
+pub(super) const IMPORTANCE_ON_TEST_ROWS: &str = "With --test, report the importance of each column: the increase of the loss \
+    on the test rows if the values of the column are exchanged between rows";
+
 /// Former flags, which scripts may still use, each with the parameter and the value that it sets.
 const FORMER_FLAGS: [(&str, &str, &str); 1] = [("pairs", "multiclass", "one-vs-one")];
 
@@ -33,7 +40,10 @@ fn parameter_help(parameter: &Parameter) -> String {
     let mut seen = HashSet::new();
     let same_named =
         solver::parameters().filter(|candidate| candidate.name == parameter.name && seen.insert(candidate.help));
-    same_named.map(|candidate| describe_parameter(candidate.name, candidate.help)).collect::<Vec<_>>().join("; ")
+    let mut texts: Vec<String> =
+        same_named.map(|candidate| describe_parameter(candidate.name, candidate.help)).collect();
+    texts.extend((parameter.name == IMPORTANCE).then(|| IMPORTANCE_ON_TEST_ROWS.to_string()));
+    texts.join("; ")
 }
 
 /// Formats a description of a parameter, with the solvers that give it and their defaults.

@@ -161,3 +161,120 @@ fn a_fit_is_compared_with_the_last_value_as_the_forecast() {
         ok(at, "fit ridge t.csv --target count --lags holiday:1 --missing drop --rank 20 --test 20% -o n --json");
     assert!(none["test_set"]["scores"]["rmse"].is_number() && none["test_set"]["scores"]["naive_forecast"].is_null());
 }
+
+/// Writes a series with a growing trend, a season of 12 rows and noise; the last `unknown` values
+/// are empty.
+fn write_trend(path: &Path, rows: usize, unknown: usize) {
+    let mut text = "month,sales\n".to_string();
+    for i in 0..rows {
+        let season = (std::f64::consts::TAU * (i % 12) as f64 / 12.0).sin();
+        let noise = ((i * 7919) % 101) as f64 / 101.0 - 0.5;
+        let level = 50.0 + 0.8 * i as f64 + 0.004 * (i * i) as f64;
+        let sales = format!("{:.4}", level + 20.0 * season + 3.0 * noise);
+        text += &format!("{i},{}\n", if i + unknown < rows { sales } else { String::new() });
+    }
+    std::fs::write(path, text).unwrap();
+}
+
+const TREND: &str = "--lags sales:1,2,12,13 --rolling sales:12 --order month";
+const CHANGES: &str = "sales_lag2_minus_lag1,sales_lag12_minus_lag1,sales_lag13_minus_lag1,sales_mean12_minus_lag1";
+
+/// The predictions of a difference are the predictions of a column of changes that is made by hand,
+/// plus the earlier value; also the ends of the intervals, and the quantiles.
+#[test]
+fn a_difference_is_the_fit_of_changes_plus_the_earlier_value() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    write_trend(&at.join("t.csv"), 240, 0);
+    ok(at, &format!("convert t.csv {TREND} --difference sales:1 -o wide.csv --json"));
+    let header = std::fs::read_to_string(at.join("wide.csv")).unwrap();
+    let header: Vec<&str> = header.lines().next().unwrap().split(',').collect();
+    let column = |name: &str| numbers(at, "wide.csv", header.iter().position(|other| *other == name).unwrap());
+    let (sales, base, change) = (column("sales"), column("sales_lag1"), column("sales_change1"));
+    (1..240).for_each(|i| assert_eq!((base[i], change[i]), (sales[i - 1], sales[i] - sales[i - 1]), "{i}"));
+    let lag12 = column("sales_lag12_minus_lag1");
+    (12..240).for_each(|i| assert_eq!(lag12[i], sales[i - 12] - sales[i - 1], "{i}"));
+    for (options, extra, columns) in [
+        ("ridge --rank 60 --lambda 1e-4 --interval 0.8", "--interval", 3),
+        ("quantile --rank 60 --lambda 1e-4 --quantiles 0.1,0.5,0.9", "", 3),
+        ("svr --map exact --C 10", "", 1),
+    ] {
+        let rest = "--missing drop --test last:15%:month --json";
+        let levels = ok(
+            at,
+            &format!("fit {options} t.csv --features !month --target sales {TREND} --difference sales:1 {rest} -o m"),
+        );
+        // the folds of a fit with lags are blocks in their order
+        let folds = levels["folds"].as_str().map_or(String::new(), |folds| format!("--folds {folds}"));
+        let hand = format!("fit {options} wide.csv --features {CHANGES} --target sales_change1 {folds} {rest} -o hand");
+        let by_hand = ok(at, &hand);
+        assert_eq!((&levels["target_names"][0], &levels["features"]), (&"sales".into(), &4.into()), "{levels}");
+        let rmse = |report: &serde_json::Value| report["test_set"]["scores"]["rmse"].as_f64().unwrap();
+        assert!((rmse(&levels) / rmse(&by_hand) - 1.0).abs() < 1e-9, "{options}: {levels} {by_hand}");
+        ok(at, &format!("predict m t.csv {extra} --rows 20.. -o levels.csv --json"));
+        ok(at, &format!("predict hand wide.csv {extra} --rows 20.. -o changes.csv --json"));
+        for k in 0..columns {
+            let changes = numbers(at, "changes.csv", k);
+            let expected: Vec<f64> = changes.iter().zip(&base[20..]).map(|(change, base)| change + base).collect();
+            let got = numbers(at, "levels.csv", k);
+            let error = got.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+            assert!(got.len() == 220 && error < 1e-9, "{options}, column {k}: {error}");
+        }
+        // the first rows have no earlier value, and no prediction
+        ok(at, "predict m t.csv -o all.csv --json");
+        let all = numbers(at, "all.csv", 0);
+        assert!(all[..13].iter().all(|value| value.is_nan()) && all[13..].iter().all(|value| value.is_finite()));
+        ok(at, "predict m t.csv --threads 1 --memory 64MiB -o one.csv --json");
+        assert_eq!(all[13..], numbers(at, "one.csv", 0)[13..]);
+        let naive = levels["test_set"]["scores"]["naive_forecast"]["rmse"].as_f64().unwrap();
+        let squares: f64 =
+            change[240 - levels["test_set"]["rows"].as_u64().unwrap() as usize..].iter().map(|c| c * c).sum();
+        assert!((naive / (squares / levels["test_set"]["rows"].as_f64().unwrap()).sqrt() - 1.0).abs() < 1e-9);
+        assert_eq!(&ok(at, "evaluate m t.csv --test same --json")["rmse"], &levels["test_set"]["scores"]["rmse"]);
+    }
+}
+
+/// A series leaves its past range: a fit of values is worse than the last value, the warning names
+/// the difference, and a fit of changes is better. Its forecast repeats forecasts of one step.
+#[test]
+fn a_difference_follows_a_trend() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    write_trend(&at.join("t.csv"), 240, 0);
+    let fit =
+        format!("fit ridge t.csv --features !month --target sales {TREND} --missing drop --test last:15%:month -o m");
+    let (_, _, text) = kmill(at, &fit);
+    assert!(text.contains("of the last value (lag 1)") && text.contains("--difference sales:1"), "{text}");
+    let (_, report, text) = kmill(at, &format!("{fit} --difference sales:1 --json"));
+    let scores = &report["test_set"]["scores"];
+    let (rmse, naive) = (scores["rmse"].as_f64().unwrap(), scores["naive_forecast"]["rmse"].as_f64().unwrap());
+    assert!(rmse < 0.5 * naive && !text.contains("of the last value (lag 1)"), "{rmse} {naive} {text}");
+    for rows_back in [1, 12] {
+        write_trend(&at.join("future.csv"), 240, 15);
+        let lags = format!("{TREND} --difference sales:{rows_back}");
+        let line = format!("future.csv --features !month --target sales {lags} --missing drop --rank 60");
+        ok(at, &format!("fit ridge {line} -o f --json"));
+        ok(at, "predict f future.csv --rows 225.. -o forecast.csv --json");
+        let forecast = numbers(at, "forecast.csv", 0);
+        let text = std::fs::read_to_string(at.join("future.csv")).unwrap();
+        let mut lines: Vec<String> = text.lines().map(str::to_string).collect();
+        for (row, expected) in (225..240).zip(forecast) {
+            std::fs::write(at.join("step.csv"), lines[..row + 2].join("\n") + "\n").unwrap();
+            ok(at, &format!("predict f step.csv --rows {row}.. -o one.csv --json"));
+            assert_eq!(numbers(at, "one.csv", 0), [expected], "{rows_back}: row {row}");
+            lines[row + 1] += &expected.to_string();
+        }
+    }
+    for (options, part) in [
+        ("--difference month:1", "expected the only target"),
+        ("--difference sales:1,2", "one number of rows"),
+        ("--difference sales", "numbers of rows"),
+        ("--difference sales:1 --task classification", "--difference"),
+    ] {
+        let (code, _, text) =
+            kmill(at, &format!("fit ridge t.csv --target sales {TREND} --missing drop {options} -o no"));
+        assert!(code != 0 && text.contains(part), "{options}: {text}");
+    }
+    let (code, _, text) = kmill(at, "export m -o m.onnx");
+    assert!(code == 1 && text.contains("--difference"), "{text}");
+}

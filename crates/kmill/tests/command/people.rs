@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 /// Returns the standard output of a run that must succeed.
-fn text(folder: &Path, line: &str) -> String {
+pub(crate) fn text(folder: &Path, line: &str) -> String {
     let words = line.split_whitespace();
     let output = Command::new(env!("CARGO_BIN_EXE_kmill")).current_dir(folder).args(words).output().unwrap();
     assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));

@@ -1,6 +1,7 @@
 //! `kmill predict --scores`: the decision values of classifiers.
 
 use crate::features::csv;
+use crate::people::text;
 use crate::run::{kmill, ok};
 use serde_json::Value;
 use std::path::Path;
@@ -330,4 +331,52 @@ fn a_row_of_weight_w_scores_as_w_rows_in_every_task() {
     ok(at, "fit ranking t.csv --target y --rank 20 -o m --json");
     let (code, _, told) = kmill(at, "evaluate m w.csv --weights w");
     assert!(code == 1 && told.contains("--weights") && told.contains("pairs"), "{told}");
+}
+
+/// Every solver with a target reports the importance of the columns on its test rows, in text, JSON
+/// and on pages, with the same bits for any threads and memory.
+#[test]
+fn every_solver_reports_the_importance_of_columns_on_test_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate moons --rows 500 -o c.parquet -q");
+    ok(at, "generate friedman1 --rows 500 -o t.parquet -q");
+    for (solver, table, score) in [
+        ("logistic --lambda 1e-3", "c.parquet", "log-loss"),
+        ("svm --C 1", "c.parquet", "error rate"),
+        ("svr --C 1", "t.parquet", "rmse"),
+        ("quantile --lambda 1e-3", "t.parquet", "pinball loss"),
+        ("ridge --lambda 1e-3 --metric diagonal", "t.parquet", "rmse"),
+    ] {
+        let fit = format!("fit {solver} {table} --target y --rank 40 --test 40% -o m");
+        let report = ok(at, &format!("{fit} --importance --json"));
+        let importance = &report["test_set"]["scores"]["importance"];
+        assert_eq!((&importance["score"], &importance["exchanges"]), (&score.into(), &3.into()), "{report}");
+        assert_eq!(importance["rows"], report["test_set"]["rows"]);
+        let columns = importance["columns"].as_array().unwrap();
+        assert_eq!(columns.len() as u64, report["features"].as_u64().unwrap(), "{report}");
+        let increase = |column: &Value| column["increase"].as_f64().unwrap();
+        assert!(columns.windows(2).all(|pair| increase(&pair[0]) >= increase(&pair[1])));
+        assert!(columns.iter().all(|column| column["standard_error"].as_f64().unwrap() >= 0.0));
+        // slopes belong to a fit without test rows
+        assert!(report["importance"].as_array().is_none_or(Vec::is_empty), "{report}");
+        let again = ok(at, &format!("evaluate m {table} --test same --importance --threads 1 --memory 160MiB --json"));
+        assert_eq!(&again["importance"], importance, "{solver}");
+        assert!(ok(at, &format!("evaluate m {table} --test same --json")).get("importance").is_none());
+    }
+    let shown = text(at, "evaluate m t.parquet --importance");
+    assert!(shown.contains("increase of rmse") && shown.contains("on 500 random rows; its increase if"), "{shown}");
+    assert!(
+        text(at, "fit ridge t.parquet --target y --rank 40 --test 40% --importance -o r").contains("± standard error")
+    );
+    let few = kmill(at, "evaluate m t.parquet --rows ..20 --importance --json");
+    assert!(few.0 == 0 && few.2.contains("fewer than 30 rows") && few.1["rmse"].is_number(), "{few:?}");
+    for (line, part) in [
+        ("fit svm c.parquet --target y --importance -o no", "add --test 25%"),
+        ("fit kpca c.parquet --features x* --importance -o no", "omit it"),
+        ("plan svm c.parquet --target y --importance", "add --test 25%"),
+    ] {
+        let (code, _, text) = kmill(at, line);
+        assert!(code == 1 && text.contains(part), "{line}: {text}");
+    }
 }

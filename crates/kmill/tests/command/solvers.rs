@@ -87,7 +87,7 @@ fn options_of_other_solvers_are_refused() {
     refused(at, "fit fisher t.parquet -o refused", "learns from a target");
     refused(at, "fit ridge t.parquet -o refused", "learns from a target");
     refused(at, "fit ridge t.parquet --target y --components 3 -o refused", "does not read it");
-    refused(at, "fit svr t.parquet --target y --importance -o refused", "--test 25% --report page.html");
+    refused(at, "fit svr t.parquet --target y --importance -o refused", "add --test 25%");
     refused(at, "fit kpca t.parquet --lambda 1e-3 -o refused", "does not read it");
     refused(at, "fit fisher t.parquet --target y --intercept none -o refused", "does not read it");
     refused(at, "fit fisher t.parquet --target y --ranks 10,20 -o refused", "does not read it");

@@ -155,6 +155,13 @@ impl ModelMetadata {
         serde_json::from_value(self.options.get("lags")?.clone()).ok()
     }
 
+    /// Returns the name of the column that is added to the predictions of a model of changes: the
+    /// target at an earlier row. `None` if the model predicts values.
+    #[doc(hidden)]
+    pub fn base_column(&self) -> Option<String> {
+        self.lags()?.base_column()
+    }
+
     /// Returns the shape of the rows if they are sparse, otherwise `None`.
     pub fn sparse_shape(&self) -> Option<SparseShape> {
         self.encoding.as_ref()?.sparse_shape()

@@ -55,6 +55,11 @@ impl<T: Real> Model<T> {
         if self.metadata.sparse_shape().is_some() {
             return Err(unsupported("its rows are sparse; use predict"));
         }
+        if self.metadata.base_column().is_some() {
+            return Err(unsupported(
+                "it predicts changes (`difference`), and adds earlier values of the table; use predict",
+            ));
+        }
         if self.leaves.is_some() {
             return Err(unsupported(
                 "it has local models in the leaves of a tree; use predict, or fit it without `local`",

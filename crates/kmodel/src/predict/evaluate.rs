@@ -82,10 +82,6 @@ pub struct ChartData {
     /// probabilities. For two classes these are probabilities of the positive class, for more
     /// classes of the predicted class.
     pub calibration: Option<Vec<CalibrationBin>>,
-    /// Importance and partial dependence of the columns; `None` unless
-    /// [`Predictor::column_effects`] computed them.
-    #[doc(hidden)]
-    pub effects: Option<super::ColumnEffects>,
 }
 
 /// Maximum number of points in a residual plot; more points would overlap.
@@ -235,6 +231,16 @@ impl Predictor {
         Ok(ranking_rows.scores(top.unwrap_or(DEFAULT_TOP), run.workers()))
     }
 
+    /// Returns the power 2 − p of exposures; `None` without exposures. A model with exposures e
+    /// predicts rates μ: the deviance of a count y at its mean eμ is e^(2−p) times the deviance of
+    /// the rate y/e at μ.
+    pub(super) fn exposure_power(&self, selected: &SelectedTable) -> Option<f64> {
+        match (&self.metadata().loss, self.metadata().exposure_column()) {
+            (Some(RegressionLoss::Deviance(power)), Some(_)) if selected.is_weighted() => Some(2.0 - power),
+            _ => None,
+        }
+    }
+
     fn evaluate_regression(
         &self,
         selected: &SelectedTable,
@@ -267,12 +273,7 @@ impl Predictor {
         let plan_term = MemoryTerm::new("errors to rank", bytes, "");
         let (mut covered_weight, mut worst_rows) = (0.0, Smallest::<(u64, u64)>::new(WORST_ROWS));
         let (mut squared_error_sum, mut prediction) = (0.0, Vec::new());
-        // a model with exposures e predicts rates μ: the deviance of a count y at its mean eμ is
-        // e^(2−p) times the deviance of the rate y/e at μ
-        let exposure_power = match (&self.metadata().loss, self.metadata().exposure_column()) {
-            (Some(RegressionLoss::Deviance(power)), Some(_)) if selected.is_weighted() => Some(2.0 - power),
-            _ => None,
-        };
+        let exposure_power = self.exposure_power(selected);
         self.score_table(selected, extras, vec![plan_term], run, |scores| {
             let is_covered =
                 |((deviation, prediction), truth): (_, &f64)| f64::abs(truth - prediction) <= NORMAL_95 * deviation;
@@ -386,7 +387,6 @@ impl Predictor {
             precision: ranking.as_ref().and_then(|ranking| ranking.precision_curve(MAX_CURVE_POINTS)),
             gains: ranking.as_ref().and_then(|ranking| ranking.gains_curve(MAX_CURVE_POINTS)),
             calibration: classification_sums.calibration(),
-            effects: None,
         };
         let cluster_report = clusters.and_then(|clusters| clusters.report(classification_sums.cluster_count()));
         let scores = classification_sums.scores(ranking.as_ref(), self.rule.costs, self.rule.top);

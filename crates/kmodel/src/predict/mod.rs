@@ -36,12 +36,11 @@ pub use crate::score::{
 };
 #[doc(hidden)]
 pub use crate::score::{
-    ClassificationErrors, ClusterReport, DecileScores, IntervalScores, LossScores, MacroMeans, NaiveForecast,
-    OneVsRestScores, OutputLoss, PredictionIntervalScores, PredictionSetScores, RegressionErrors, TopScores,
+    ClassificationErrors, ClusterReport, ColumnEffect, ColumnEffects, DecileScores, DependencePoint, IntervalScores,
+    LossScores, MacroMeans, NaiveForecast, OneVsRestScores, OutputLoss, PredictionIntervalScores, PredictionSetScores,
+    PredictionSpread, RegressionErrors, TopScores,
 };
 pub use anomalous_rows::AnomalousRow;
-#[doc(hidden)]
-pub use column_effects::{ColumnEffect, ColumnEffects, DependencePoint, PredictionSpread};
 pub use evaluate::{ChartData, Evaluation, NoveltyScores};
 pub use explanation::FeatureContribution;
 pub use extras::Extras;
@@ -329,8 +328,21 @@ impl Predictor {
     ///
     /// # Errors
     /// [`Error::Shape`] for slices of other lengths; [`Error::NotFiniteRow`] for a value or a
-    /// prediction that is not finite.
+    /// prediction that is not finite; a model of changes, whose rows lack the value that changes.
     pub fn predict<V: kstore::Float>(&self, x: &[V], out: &mut [f64]) -> Result<()> {
+        self.check_predicts_values()?;
+        self.predict_changes(x, out)
+    }
+
+    /// Rejects a model of changes.
+    fn check_predicts_values(&self) -> Result<()> {
+        let base = match_precision!(AnyPreparedModel: &self.model, prepared => prepared.base_column.as_ref());
+        let why = "the model predicts changes, and a row of features lacks the earlier value; predict a table with the earlier rows";
+        base.map_or(Ok(()), |base| Err(Error::option("difference", base, why)))
+    }
+
+    /// Writes scores as [`Predictor::predict`] does; for a model of changes, the changes.
+    fn predict_changes<V: kstore::Float>(&self, x: &[V], out: &mut [f64]) -> Result<()> {
         match_precision!(AnyPreparedModel: &self.model, prepared => prepared.predict(x, out))
     }
 
@@ -346,6 +358,7 @@ impl Predictor {
         out: &mut [f64],
         scratch: &mut RowScratch,
     ) -> Result<()> {
+        self.check_predicts_values()?;
         match (&self.model, &mut scratch.0) {
             (AnyPreparedModel::F32(prepared), AnyRowScratch::F32(scratch)) => prepared.predict_row(x, out, scratch),
             (AnyPreparedModel::F64(prepared), AnyRowScratch::F64(scratch)) => prepared.predict_row(x, out, scratch),

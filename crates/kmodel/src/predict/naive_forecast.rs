@@ -23,7 +23,13 @@ impl Predictor {
         };
         let Some((lag, column)) = lags.smallest_lag(target) else { return Ok(None) };
         let rows = selected.with_kept_column(&column)?;
-        let sums = run.scan_rows("naive forecast", &rows, 0, &NaiveErrors, &|text_limit| {
+        let errors = match lags.base_column() {
+            None => NaiveErrors::Past,
+            // both the target and the past value are relative to the base
+            Some(base) if base == column => NaiveErrors::Change,
+            Some(_) => NaiveErrors::Past,
+        };
+        let sums = run.scan_rows("naive forecast", &rows, 0, &errors, &|text_limit| {
             rows.rows(ReadSettings { text_limit, ..ReadSettings::default() })
         })?;
         let rmse = (sums.squares / sums.weight).sqrt();
@@ -31,7 +37,13 @@ impl Predictor {
     }
 }
 
-struct NaiveErrors;
+/// The errors of the naive forecast.
+enum NaiveErrors {
+    /// The target minus the kept column.
+    Past,
+    /// The target, which is the change from the kept column.
+    Change,
+}
 
 #[derive(Clone, Copy, Default)]
 struct ErrorSums {
@@ -68,7 +80,11 @@ impl Reduction<f64> for NaiveErrors {
             let weight = block.weight(i).unwrap_or(1.0);
             sums.rows += 1;
             sums.weight += weight;
-            sums.squares += weight * (truth - past).powi(2);
+            let error = match self {
+                Self::Past => truth - past,
+                Self::Change => *truth,
+            };
+            sums.squares += weight * error.powi(2);
         }
         Ok(())
     }

@@ -20,6 +20,8 @@ pub(super) struct PreparedModel<T: Real> {
     pub(super) classes: Option<Classes>,
     /// Scaled training range of each feature, if rows are clipped to it.
     pub(super) ranges: Option<Vec<[T; 2]>>,
+    /// Column that is added to predicted changes.
+    pub(super) base_column: Option<String>,
 }
 
 /// A warning counts only values that are outside their range by more than this fraction of its
@@ -51,7 +53,8 @@ impl<T: Real> PreparedModel<T> {
         let metadata = &model.metadata;
         let classes = (!metadata.classes.is_empty()).then(|| Classes::new(metadata.classes.clone())).transpose()?;
         let classes = if metadata.one_vs_one { classes.map(Classes::one_vs_one) } else { classes };
-        Ok(Self { basis_functions: functions, classes, ranges: model.scaled_ranges(), model })
+        let base_column = metadata.base_column();
+        Ok(Self { basis_functions: functions, classes, ranges: model.scaled_ranges(), base_column, model })
     }
 
     /// Returns the plan term of the loaded model plus `extra_bytes` bytes. The basis functions

@@ -19,6 +19,7 @@ use kstore::{
     Label, LabelCodes, Missing, Pass, ReadSettings, Reduction, RowBlock, RowSource, SelectedTable, TableRows, Workers,
     display,
 };
+use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -70,7 +71,8 @@ const SEGMENT_MEMORY_DIVISOR: usize = 8;
 
 pub(super) struct TableScorer<'a, T: Real> {
     prepared: &'a PreparedModel<T>,
-    selected: &'a SelectedTable,
+    /// The selected rows; they keep the base of a model of changes.
+    selected: Cow<'a, SelectedTable>,
     extras: Extras,
     /// Number of components to compute.
     component_count: usize,
@@ -105,6 +107,10 @@ impl<'a, T: Real> TableScorer<'a, T> {
         let preimages = if extras.preimages { Some(PreImages::new(model)?) } else { None };
         let explainer = if extras.needs_explainer() { Some(ShapleyExplainer::new(prepared, explained)?) } else { None };
         let component_count = if extras.components || extras.intervals { model.component_count() } else { 0 };
+        let selected = match &prepared.base_column {
+            Some(base_column) => Cow::Owned(selected.with_kept_column(base_column)?),
+            None => Cow::Borrowed(selected),
+        };
         let range_count = prepared.ranges.as_ref().map_or(0, Vec::len);
         Ok(Self {
             prepared,
@@ -176,7 +182,7 @@ impl<'a, T: Real> TableScorer<'a, T> {
             + size_of::<u64>()
             + group_bytes
             + self.explainer.as_ref().map_or(0, |explainer| explainer.row_bytes(self.extras))
-            + usize::from(self.keeps_incomplete())
+            + usize::from(self.keeps_incomplete() || self.prepared.base_column.is_some())
     }
 
     /// Returns an upper bound on the number of interval ends, or of classes in sets, of a row.
@@ -293,6 +299,33 @@ impl<'a, T: Real> TableScorer<'a, T> {
             stage_observer.warn(format!(
                 "{incomplete} of {rows} rows have a missing value and no prediction, because the fit skipped such rows"
             ));
+        }
+    }
+
+    /// Adds the earlier values of a model of changes to the predicted and the true changes of the
+    /// last rows of `state`, which are the rows of a block. Rows without an earlier value are
+    /// incomplete.
+    fn add_bases(&self, state: &mut Scores, block: &RowBlock<'_, T>, first_row: usize) {
+        let row_count = block.len();
+        state.is_incomplete.resize(first_row + row_count, false);
+        let bases: Vec<f64> = (0..row_count)
+            .map(|i| {
+                let column = block.kept_columns.first().filter(|column| !column.is_null(i));
+                column.and_then(|column| column.values().number(i)).unwrap_or(f64::NAN)
+            })
+            .collect();
+        let is_missing = |i: usize| !bases[i].is_finite();
+        for i in (0..row_count).filter(|i| is_missing(*i)) {
+            let is_new = !std::mem::replace(&mut state.is_incomplete[first_row + i], true);
+            self.incomplete_row_count.fetch_add(u64::from(is_new), Ordering::Relaxed);
+        }
+        let fold_outputs = if self.extras.intervals { &mut state.components[..] } else { &mut [] };
+        for values in [&mut state.scores[..], &mut state.y[..], fold_outputs] {
+            let width = values.len() / state.is_incomplete.len().max(1);
+            let rows = values.chunks_exact_mut(width.max(1)).skip(if width > 0 { first_row } else { usize::MAX });
+            for (row, base) in rows.zip(&bases).filter(|(_, base)| base.is_finite()) {
+                row.iter_mut().for_each(|value| *value += base);
+            }
         }
     }
 
@@ -437,6 +470,9 @@ impl<T: Real> Reduction<T> for TableScorer<'_, T> {
             self.check_finite("the pre-image", out, block.row_numbers)?;
         }
         state.y.extend(block.y);
+        if self.prepared.base_column.is_some() {
+            self.add_bases(state, block, old_len);
+        }
         state.weights.0.extend(row_weights::block_weights(block)?.into_iter().flatten());
         state.classes.extend(block.classes.iter().flat_map(|LabelCodes { codes, .. }| *codes));
         let groups = block

@@ -80,6 +80,11 @@ pub struct ClassificationScores {
     /// confusion matrix.
     #[serde(skip_serializing_if = "crate::model::is_zero", serialize_with = "super::serialize_count")]
     pub unknown: f64,
+    /// Importance and partial dependence of the columns on a sample of the rows; `None` unless
+    /// requested.
+    #[serde(rename = "importance", skip_serializing_if = "Option::is_none")]
+    #[doc(hidden)]
+    pub effects: Option<super::ColumnEffects>,
 }
 
 /// The rows with the highest scores of the positive class, as the result of a search for positives.

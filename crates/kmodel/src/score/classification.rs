@@ -278,6 +278,7 @@ impl<'a> ClassificationSums<'a> {
             standard_errors,
             error_clusters: None,
             unknown: self.unknown_counts.iter().sum(),
+            effects: None,
         }
     }
 }

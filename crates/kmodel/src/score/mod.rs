@@ -4,6 +4,7 @@ mod calibration;
 mod class_scores;
 mod classification;
 pub(crate) mod clusters;
+mod column_effects;
 mod intervals;
 mod median;
 mod naive_forecast;
@@ -22,6 +23,8 @@ pub(crate) use classification::{ClassificationSums, orient_score};
 #[doc(hidden)]
 pub use clusters::ClusterReport;
 pub(crate) use clusters::ClusterSums;
+#[doc(hidden)]
+pub use column_effects::{ColumnEffect, ColumnEffects, DependencePoint, PredictionSpread};
 pub use intervals::{DecileScores, PredictionIntervalScores, PredictionSetScores};
 pub(crate) use intervals::{IntervalSums, SetSums};
 #[doc(hidden)]
@@ -237,6 +240,11 @@ pub struct RegressionScores {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[doc(hidden)]
     pub naive_forecast: Option<NaiveForecast>,
+    /// Importance and partial dependence of the columns on a sample of the rows; `None` unless
+    /// requested.
+    #[serde(rename = "importance", skip_serializing_if = "Option::is_none")]
+    #[doc(hidden)]
+    pub effects: Option<ColumnEffects>,
 }
 
 /// Scores of one of several targets.
@@ -396,6 +404,7 @@ impl RegressionSums {
             loss: None,
             intervals: Vec::new(),
             naive_forecast: None,
+            effects: None,
         }
     }
 }

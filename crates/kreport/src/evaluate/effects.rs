@@ -1,20 +1,60 @@
 //! Importance and partial dependence of the columns.
 
 use crate::page::{self, Axis, Chart, DataPoint, MAX_FEATURES, Section, Series, extent};
-use crate::table::{format_count, number};
+use crate::table::{Align, AlignedTable, format_count, number};
 use ksolve::predict::{ColumnEffect, ColumnEffects, DependencePoint, PredictionSpread};
 use kstore::Label;
+use std::fmt;
+
+/// Maximum number of columns in the text.
+const MAX_TEXT_COLUMNS: usize = 12;
+
+/// Length of the bar of the most important column, in characters.
+const BAR_LENGTH: f64 = 24.0;
+
+/// The importance of the columns as text: a table, and the meaning of its numbers.
+pub(crate) struct ImportanceTable<'a>(&'a ColumnEffects);
+
+/// Returns the importance of the columns as text.
+pub(crate) fn importance_table(effects: &ColumnEffects) -> ImportanceTable<'_> {
+    ImportanceTable(effects)
+}
+
+/// Returns an increase with its standard error: `0.200 ± 0.010`.
+fn increase_text(effect: &ColumnEffect) -> String {
+    format!("{} ± {}", number(effect.increase, 3), number(effect.standard_error, 2))
+}
+
+impl fmt::Display for ImportanceTable<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ColumnEffects { rows, exchanges, loss_name, loss, columns, .. } = self.0;
+        let increase = format!("increase of {loss_name}");
+        let mut table = AlignedTable::new([("column", Align::Left), (&*increase, Align::Right), ("", Align::Left)]);
+        let largest = columns.first().map_or(0.0, |column| column.increase).max(f64::MIN_POSITIVE);
+        for column in columns.iter().take(MAX_TEXT_COLUMNS) {
+            let bar = (column.increase.max(0.0) / largest * BAR_LENGTH).round() as usize;
+            table.push_row([column.column.clone(), increase_text(column), "#".repeat(bar)]);
+        }
+        writeln!(f, "{table}")?;
+        let further = match columns.len().saturating_sub(MAX_TEXT_COLUMNS) {
+            0 => String::new(),
+            count => format!("; the JSON has {} further columns", format_count(count as u64)),
+        };
+        writeln!(
+            f,
+            "{loss_name} {} on {} random rows; its increase if the values of a column are exchanged between rows, {exchanges} times, \
+             ± standard error over rows{further}",
+            number(*loss, 4),
+            format_count(*rows as u64)
+        )
+    }
+}
 
 /// Returns the sections of the effects of columns.
 pub(super) fn sections(effects: &ColumnEffects) -> Vec<Section> {
     let rows = format_count(effects.rows as u64);
-    let mut importance: Vec<(String, f64, String)> = effects
-        .columns
-        .iter()
-        .map(|ColumnEffect { column, increase, standard_error, .. }| {
-            (column.clone(), *increase, format!("{} ± {}", number(*increase, 3), number(*standard_error, 2)))
-        })
-        .collect();
+    let mut importance: Vec<(String, f64, String)> =
+        effects.columns.iter().map(|effect| (effect.column.clone(), effect.increase, increase_text(effect))).collect();
     importance.truncate(MAX_FEATURES);
     let loss = effects.loss_name;
     let note = page::note(&format!(
@@ -117,6 +157,7 @@ mod tests {
         };
         let effects = ColumnEffects {
             rows: 200,
+            exchanges: 3,
             loss_name: "log-loss",
             loss: 0.3,
             classes: vec![Label::Text("yes".into())],

@@ -6,15 +6,16 @@ mod intervals;
 mod page;
 
 pub(crate) use curves::CURVE_STYLE;
+pub(crate) use effects::importance_table;
 
 use crate::table::{Align, AlignedTable, Grid, facts, format_count, format_list, number, optional_number, percent};
 use intervals::{decile_table, interval_table, set_table};
-use ksolve::Task;
 use ksolve::job::{Run, StageObserver};
 use ksolve::predict::{
-    ChartData, ClassificationScores, ClusterReport, Evaluation, IntervalScores, LossScores, NoveltyScores, OutputLoss,
-    Predictor, RankingScores, RegressionScores, TargetScores, ThresholdScores, TopScores,
+    ChartData, ClassificationScores, ClusterReport, ColumnEffects, Evaluation, IntervalScores, LossScores,
+    NoveltyScores, OutputLoss, Predictor, RankingScores, RegressionScores, TargetScores, ThresholdScores, TopScores,
 };
+use ksolve::{ModelMetadata, Task};
 use kstore::{SelectedTable, display::escape_line};
 use std::fmt;
 
@@ -89,11 +90,12 @@ fn optional_percent(value: Option<f64>) -> String {
 impl fmt::Display for EvaluateReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Target(Evaluation::Regression(scores)) => write_regression(scores, f),
-            Self::Target(Evaluation::Classification(scores)) => write_classification(scores, f),
-            Self::Ranking(scores) => write!(f, "{}", facts(ranking_facts(scores))),
-            Self::Novelty(scores) => write!(f, "{}", facts(novelty_facts(scores))),
+            Self::Target(Evaluation::Regression(scores)) => write_regression(scores, f)?,
+            Self::Target(Evaluation::Classification(scores)) => write_classification(scores, f)?,
+            Self::Ranking(scores) => write!(f, "{}", facts(ranking_facts(scores)))?,
+            Self::Novelty(scores) => write!(f, "{}", facts(novelty_facts(scores)))?,
         }
+        self.effects().map_or(Ok(()), |effects| write!(f, "\n{}", importance_table(effects)))
     }
 }
 
@@ -102,8 +104,9 @@ impl EvaluateReport {
     /// column or the model ranks, as an anomaly detector, or by its target.
     ///
     /// `top` is the number of rows with the lowest scores (anomalies), or of the first places of
-    /// each group (rankings), that are also scored; `None` selects the default. If `is_for_page` is
-    /// true, also computes the effects of the columns of a model with a target, for the page.
+    /// each group (rankings), that are also scored; `None` selects the default. If
+    /// `computes_effects` is true, also computes importance and partial dependence of the columns,
+    /// if the model has them.
     ///
     /// # Errors
     /// The errors of [`Predictor::evaluate`], [`Predictor::evaluate_novelty`] and
@@ -113,7 +116,7 @@ impl EvaluateReport {
         predictor: &Predictor,
         selected: &SelectedTable,
         top: Option<u64>,
-        is_for_page: bool,
+        computes_effects: bool,
         run: &Run<'_>,
     ) -> ksolve::Result<(Self, ChartData)> {
         let task = predictor.metadata().task;
@@ -125,13 +128,19 @@ impl EvaluateReport {
             let (scores, chart_data) = predictor.evaluate_novelty(selected, top, run)?;
             return Ok((Self::Novelty(scores), chart_data));
         }
-        let (mut scores, mut chart_data) = predictor.evaluate(selected, run)?;
+        let (mut scores, chart_data) = predictor.evaluate(selected, run)?;
         if let Evaluation::Regression(scores) = &mut scores {
             scores.naive_forecast = predictor.naive_forecast(selected, run)?;
-            naive_forecast_warning(scores).into_iter().for_each(|text| run.stage_recorder().warn(text));
+            naive_forecast_warning(scores, predictor.metadata())
+                .into_iter()
+                .for_each(|text| run.stage_recorder().warn(text));
         }
-        if is_for_page {
-            chart_data.effects = predictor.column_effects(selected, run)?;
+        if computes_effects {
+            let effects = predictor.column_effects(selected, run)?;
+            match &mut scores {
+                Evaluation::Regression(scores) => scores.effects = effects,
+                Evaluation::Classification(scores) => scores.effects = effects,
+            }
         }
         Ok((Self::Target(scores), chart_data))
     }
@@ -151,6 +160,16 @@ impl EvaluateReport {
         match self {
             Self::Target(Evaluation::Regression(scores)) => scores.error_clusters.as_ref(),
             Self::Target(Evaluation::Classification(scores)) => scores.error_clusters.as_ref(),
+            Self::Ranking(_) | Self::Novelty(_) => None,
+        }
+    }
+
+    /// Returns importance and partial dependence of the columns, if they were computed.
+    #[doc(hidden)]
+    pub fn effects(&self) -> Option<&ColumnEffects> {
+        match self {
+            Self::Target(Evaluation::Regression(scores)) => scores.effects.as_ref(),
+            Self::Target(Evaluation::Classification(scores)) => scores.effects.as_ref(),
             Self::Ranking(_) | Self::Novelty(_) => None,
         }
     }
@@ -209,12 +228,18 @@ pub(super) fn regression_facts(scores: &RegressionScores) -> Vec<(&'static str, 
 }
 
 /// Warns if the naive forecast is better than the model.
-fn naive_forecast_warning(scores: &RegressionScores) -> Option<String> {
+fn naive_forecast_warning(scores: &RegressionScores, metadata: &ModelMetadata) -> Option<String> {
     let (naive, rmse) = (scores.naive_forecast?, scores.scores.rmse?);
+    let new_values = "leave out columns whose values are new in these rows, such as dates, or change `lags`";
+    let advice = match (metadata.base_column(), &metadata.targets[..]) {
+        (None, [target]) => {
+            format!("fit the change since this value (`difference` {target}:{}), {new_values}", naive.lag)
+        }
+        _ => format!("{new_values}; the last value is the best forecast of a random walk, such as a price"),
+    };
     (rmse > naive.rmse).then(|| {
         format!(
-            "the rmse {} is larger than the rmse {} of the last value (lag {}) as the forecast; leave out columns whose values are \
-             new in these rows, such as dates, or change `lags`",
+            "the rmse {} is larger than the rmse {} of the last value (lag {}) as the forecast; {advice}",
             number(rmse, 4),
             number(naive.rmse, 4),
             naive.lag
@@ -408,6 +433,7 @@ mod tests {
             loss: None,
             intervals: Vec::new(),
             naive_forecast: None,
+            effects: None,
         };
         let report = EvaluateReport::Target(Evaluation::Regression(scores));
         let expected = r#"{"rows":10,"mse":4.0,"rmse":2.0,"mae":1.5,"median_error":1.25,"mape":0.125,"r2":null,"relative_error":null,"standard_errors":{"mse":null,"rmse":null,"mae":0.25,"r2":null}}"#;

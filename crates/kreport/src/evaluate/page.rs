@@ -21,7 +21,7 @@ impl EvaluateReport {
                 vec![Section::new("Scores", page::fact_list(super::ranking_facts(report)))]
             }
         };
-        sections.extend(chart_data.effects.iter().flat_map(effects::sections));
+        sections.extend(self.effects().into_iter().flat_map(effects::sections));
         sections
     }
 

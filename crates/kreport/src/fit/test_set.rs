@@ -1,7 +1,7 @@
 //! The error of a fit on its test rows: rows of the same table that the fit did not read.
 
 use super::surface::selected_cell;
-use crate::evaluate::EvaluateReport;
+use crate::evaluate::{EvaluateReport, importance_table};
 use crate::page::Section;
 use crate::table::{format_count, number, percent};
 use ksolve::job::{self, Run, StageObserver, TestSplit};
@@ -39,8 +39,9 @@ impl TestPart {
         Selection { part: Some(Part::Training(Arc::clone(&self.split.test_rows))), ..selection }
     }
 
-    /// Scores a fitted model on the test rows, in one pass over them; a page needs another pass.
-    /// Warns if the test error is much larger than the cross-validated error of the fit.
+    /// Scores a fitted model on the test rows, in one pass over them; the importance of the columns
+    /// needs another pass. Warns if the test error is much larger than the cross-validated error of
+    /// the fit.
     ///
     /// # Errors
     /// The errors of [`EvaluateReport::compute`].
@@ -49,7 +50,7 @@ impl TestPart {
         predictor: Predictor,
         fit: &job::FitReport,
         table: &Table,
-        is_for_page: bool,
+        computes_effects: bool,
         run: &Run<'_>,
     ) -> Result<TestSetReport> {
         let TestSplit { test_rows, test_count, row_count } = &self.split;
@@ -67,7 +68,7 @@ impl TestPart {
             ..Selection::default()
         };
         let selected = predictor.select(table, test_selection)?;
-        let (scores, chart_data) = EvaluateReport::compute(&predictor, &selected, None, is_for_page, run)?;
+        let (scores, chart_data) = EvaluateReport::compute(&predictor, &selected, None, computes_effects, run)?;
         excess_warning(fit, &scores).into_iter().for_each(|text| run.stage_recorder().warn(text));
         Ok(TestSetReport {
             spec: test_rows.spec.clone(),
@@ -194,6 +195,7 @@ impl fmt::Display for TestSetReport {
         let heading = kstore::display::escape_line(&self.heading()).to_string();
         write!(f, "{heading}; the fit did not read them\n{}", crate::table::facts(self.scores.facts()))?;
         self.scores.few_classes_table().map_or(Ok(()), |table| write!(f, "\n{table}"))?;
+        self.scores.effects().map_or(Ok(()), |effects| write!(f, "\n{}", importance_table(effects)))?;
         error_note(&self.spec, &self.scores).map_or(Ok(()), |note| write!(f, "\n{note}\n"))
     }
 }
@@ -228,6 +230,7 @@ mod tests {
                 loss: None,
                 intervals: Vec::new(),
                 naive_forecast: None,
+                effects: None,
             };
             excess_warning(&fit, &EvaluateReport::Target(Evaluation::Regression(scores)))
         };

@@ -125,6 +125,14 @@ impl Fit {
         self.with_options(options)
     }
 
+    /// Removes a parameter of the solver.
+    #[must_use]
+    #[doc(hidden)]
+    pub fn without_option(self, name: &str) -> Self {
+        let options = self.options.clone().without(name);
+        self.with_options(options)
+    }
+
     /// Sets all parameters of the solver at once.
     #[must_use]
     #[doc(hidden)]
@@ -450,13 +458,27 @@ impl Fit {
             }
             _ => {}
         }
+        if let Some(difference) = selection.lags.as_ref().and_then(|lags| lags.difference.as_ref()) {
+            if task != Task::Regression {
+                return Err(Error::option(
+                    "difference",
+                    difference,
+                    format!("{task} has no changes of a number; leave it out"),
+                ));
+            }
+            if selection.targets != [difference.column.clone()] {
+                let expected =
+                    format!("expected the only target, not {target_names}; name one target, and its column here");
+                return Err(Error::option("difference", difference, expected));
+            }
+        }
         let mut features = selection.features;
         if !features.is_empty() {
             // the columns of a second view are inputs too
             features.extend(settings.columns(&SECOND_VIEW).into_iter().flatten());
         }
         if features.iter().any(|name| !name.starts_with('!')) {
-            features.extend(selection.lags.iter().flat_map(Lags::names));
+            features.extend(selection.lags.iter().flat_map(Lags::feature_names));
         }
         Ok(Selection {
             features,

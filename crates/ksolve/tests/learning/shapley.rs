@@ -1,8 +1,8 @@
 //! Contributions of columns to predictions, compared with their definition as a sum over subsets.
 
 use ksolve::job::{ElementType, Fit, Run};
-use ksolve::predict::{Extras, Predictor};
-use kstore::arrow::array::{ArrayRef, Float64Array, RecordBatch, StringArray};
+use ksolve::predict::{Evaluation, Extras, Predictor};
+use kstore::arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
 use kstore::{Selection, Table};
 use std::ops::Range;
 use std::sync::Arc;
@@ -257,4 +257,77 @@ fn partial_dependence_is_the_mean_of_predictions_with_one_value() {
     let few =
         predictor.select(&table(20), Selection { targets: vec!["y".to_string()], ..Selection::default() }).unwrap();
     assert!(predictor.column_effects(&few, &Run::new()).unwrap().is_none());
+}
+
+/// The importance of every solver is the expected increase of its own loss, and the loss on all
+/// rows is the score of the evaluation.
+#[test]
+fn importance_is_the_increase_of_the_loss_of_the_solver() {
+    let n = 150;
+    let x = |i: usize| [uniform(i, 0), uniform(i, 1)];
+    let number = |i: usize| (2.0 * x(i)[0]).sin() + 0.3 * uniform(i, 5);
+    let count = |i: usize| (1.5 * (x(i)[0] + 1.0) + uniform(i, 5) + 1.0).floor();
+    let label = |i: usize| f64::from(u8::from(x(i)[0] + 0.4 * uniform(i, 5) > 0.0));
+    type Loss = fn(f64, f64) -> f64;
+    type Case<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a dyn Fn(usize) -> f64, Loss, &'a str);
+    let pinball: Loss = |score, y| if y >= score { 0.8 * (y - score) } else { 0.2 * (score - y) };
+    let deviance: Loss = |mean, y| 2.0 * (if y > 0.0 { y * (y / mean).ln() } else { 0.0 } - y + mean);
+    let log_loss: Loss = |score, y| (1.0 + (if y == 1.0 { -score } else { score }).exp()).ln();
+    let wrong: Loss = |score, y| f64::from(u8::from((score > 0.0) != (y == 1.0)));
+    let square: Loss = |score, y| (score - y).powi(2);
+    let cases: [Case<'_>; 5] = [
+        ("quantile", &[("lambda", "1e-3"), ("quantiles", "0.8")], &number, pinball, "pinball loss"),
+        ("glm", &[("lambda", "1e-3")], &count, deviance, "poisson deviance"),
+        ("logistic", &[("lambda", "1e-3")], &label, log_loss, "log-loss"),
+        ("svm", &[("C", "1")], &label, wrong, "error rate"),
+        ("svr", &[("C", "1")], &number, square, "rmse"),
+    ];
+    for (solver, options, target, loss, name) in cases {
+        let columns: [ArrayRef; 3] = [
+            Arc::new((0..n).map(|i| x(i)[0]).collect::<Float64Array>()),
+            Arc::new((0..n).map(|i| x(i)[1]).collect::<Float64Array>()),
+            match solver {
+                "logistic" | "svm" => Arc::new((0..n).map(|i| target(i) as i64).collect::<Int64Array>()),
+                _ => Arc::new((0..n).map(target).collect::<Float64Array>()),
+            },
+        ];
+        let table = RecordBatch::try_from_iter(["x0", "x1", "y"].into_iter().zip(columns)).unwrap();
+        let table = Table::from_batches(vec![table]).unwrap();
+        let fit = Fit::solver(solver).unwrap().kernel("gaussian(sigma=1)".parse().unwrap()).rank(40);
+        let fit = options.iter().fold(fit, |fit, (name, value)| fit.set(name, value)).precision(ElementType::F64);
+        let predictor = Predictor::new(fit.fit_table(&table, &["y"], &Run::new()).unwrap().model).unwrap();
+        let class_target = !predictor.metadata().classes.is_empty();
+        let selection = Selection { targets: vec!["y".to_string()], class_target, ..Selection::default() };
+        let selected = predictor.select(&table, selection).unwrap();
+        let effects = predictor.column_effects(&selected, &Run::new()).unwrap().unwrap();
+        assert_eq!((effects.loss_name, effects.rows, effects.columns.len()), (name, n, 2));
+        let row_loss = |row: [f64; 2], i: usize| {
+            let mut out = [0.0];
+            predictor.predict(&row, &mut out).unwrap();
+            loss(out[0], target(i))
+        };
+        let root = |mean: f64| if name == "rmse" { mean.sqrt() } else { mean };
+        let plain = (0..n).map(|i| row_loss(x(i), i)).sum::<f64>() / n as f64;
+        assert!((effects.loss - root(plain)).abs() < 1e-9, "{solver}: {} {}", effects.loss, root(plain));
+        let scores = match predictor.evaluate(&selected, &Run::new()).unwrap().0 {
+            Evaluation::Regression(scores) => scores.loss.map_or(scores.scores.rmse, |loss| Some(loss.mean)),
+            Evaluation::Classification(scores) => scores.log_loss.or(scores.error),
+        };
+        assert!((effects.loss - scores.unwrap()).abs() < 1e-9, "{solver}: {effects:?}");
+        for column in &effects.columns {
+            let j = usize::from(column.column == "x1");
+            let exchanged = |i: usize, other: usize| {
+                let mut row = x(i);
+                row[j] = x(other)[j];
+                row_loss(row, i)
+            };
+            let pairs = (0..n).flat_map(|i| (0..n).map(move |other| (i, other))).filter(|(i, other)| i != other);
+            let expected = pairs.map(|(i, other)| exchanged(i, other)).sum::<f64>() / (n * (n - 1)) as f64;
+            let (expected, standard_error) = (root(expected) - root(plain), column.standard_error);
+            let error = (column.increase - expected).abs();
+            assert!(error < 4.0 * standard_error + 1e-9, "{solver}: {column:?}, expected {expected}");
+        }
+        assert_eq!(effects.columns[0].column, "x0", "{solver}: {effects:?}");
+        assert!(effects.columns[0].increase > 5.0 * effects.columns[0].standard_error, "{solver}: {effects:?}");
+    }
 }

@@ -171,7 +171,13 @@ impl Table {
             return Err(Error::Syntax { what: "`lags`", text: lags.to_string(), expected: expected.to_string() });
         }
         let targets = self.join_names(&selection.targets);
-        let targets: Vec<usize> = targets.iter().map(|name| self.column_index(name)).collect::<Result<_>>()?;
+        // the target of a difference is the column of its changes
+        let change = self.lags().and_then(Lags::change);
+        let target_index = |name: &String| match &change {
+            Some((column, change)) if name == column => self.column_index(change),
+            _ => self.column_index(name),
+        };
+        let targets: Vec<usize> = targets.iter().map(target_index).collect::<Result<_>>()?;
         if let Some(duplicate) = (1..targets.len()).find(|i| targets[..*i].contains(&targets[*i])) {
             let expected = format!("{} is named twice", selection.targets[duplicate]);
             return Err(Error::Syntax { what: "`target`", text: selection.targets.join(","), expected });
@@ -211,10 +217,14 @@ impl Table {
         if let Some(part) = &selection.part {
             role_columns.extend(self.part_role_column(part)?);
         }
+        let level_columns = self.lags().map_or(Vec::new(), Lags::level_columns);
+        let level_columns = level_columns.iter().map(|name| self.column_index(name)).collect::<Result<Vec<_>>>()?;
+        role_columns.extend(level_columns.iter().filter(|column| !targets.contains(column)));
         let keep = self.resolve_kept_columns(&selection.keep)?;
         role_columns.extend(&keep);
         let request = self.resolve_categories(selection, &role_columns)?;
-        let never_features: Vec<usize> = targets.iter().copied().chain(weight).chain(class).collect();
+        let never_features: Vec<usize> =
+            targets.iter().copied().chain(weight).chain(class).chain(level_columns).collect();
         let mut features = match &selection.encoding {
             _ if selection.without_features => Vec::new(),
             Some(encoding) => self.resolve_encoding(encoding)?,

@@ -2,6 +2,7 @@
 
 use super::{SelectedTable, TestRows};
 use crate::encoding::Encoding;
+use crate::lags::Lags;
 use crate::missing::{Missing, MissingTarget};
 use crate::rows::TableShape;
 use crate::schema::Kind;
@@ -61,9 +62,13 @@ impl SelectedTable {
         Ok(Self { keep: vec![self.table.column_index(name)?], kept_required: vec![false], ..self.clone() })
     }
 
-    /// Returns the names of the numeric targets.
+    /// Returns the names of the numeric targets. The change of a column has the name of the column.
     pub fn target_names(&self) -> Vec<String> {
-        self.names(&self.targets)
+        let mut names = self.names(&self.targets);
+        if let Some((column, change)) = self.table.lags().and_then(Lags::change) {
+            names.iter_mut().filter(|name| **name == change).for_each(|name| *name = column.to_string());
+        }
+        names
     }
 
     /// Returns whether rows have weights.

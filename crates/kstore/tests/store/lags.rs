@@ -35,7 +35,7 @@ fn rows_back(texts: &[&str]) -> Vec<RowsBack> {
 
 fn lags(lags: &[&str], rolling: &[&str], order: Option<&str>) -> Lags {
     let (lags, rolling, order) = (rows_back(lags), rows_back(rolling), order.map(str::to_string));
-    Lags { lags, rolling, by: names(&["station"]), order }
+    Lags { lags, rolling, by: names(&["station"]), order, difference: None }
 }
 
 fn compute(
@@ -61,6 +61,42 @@ fn read_columns(table: &Table, columns: &[&str]) -> Vec<f64> {
 
 fn bits(values: &[f64]) -> Vec<u64> {
     values.iter().map(|value| if value.is_nan() { 0 } else { value.to_bits() }).collect()
+}
+
+/// With a difference, the past values of the target are relative to its value some rows earlier,
+/// and the target is the change since this value.
+#[test]
+fn past_values_of_a_difference_are_relative_to_an_earlier_row() {
+    let table = Table::from_batches(vec![table_of(&rows())]).unwrap();
+    let plain = lags(&["count:1,2,7", "price:1"], &["count:3"], None);
+    let difference = Lags { difference: Some(RowsBack::parse("count:2").unwrap()), ..plain.clone() };
+    let names = difference.feature_names();
+    let relative = ["count_lag1_minus_lag2", "count_lag7_minus_lag2", "price_lag1", "count_mean3_minus_lag2"];
+    assert_eq!(names, relative);
+    let (plain, _) = compute(&table, &plain, &[], 64, usize::MAX).unwrap();
+    let two = Lags { difference: Some(RowsBack::parse("count:1,2").unwrap()), ..difference.clone() };
+    assert!(compute(&table, &two, &[], 64, usize::MAX).unwrap_err().to_string().contains("`difference`"));
+    let (table, _) = compute(&table, &difference, &[], 64, usize::MAX).unwrap();
+    let expected = read_columns(&plain, &["count_lag1", "count_lag7", "price_lag1", "count_mean3", "count_lag2"]);
+    let counts = read_columns(&plain, &["count"]);
+    for (row, (got, past)) in read_columns(&table, &relative).chunks_exact(4).zip(expected.chunks_exact(5)).enumerate()
+    {
+        let relative = [past[0] - past[4], past[1] - past[4], past[2], past[3] - past[4]];
+        assert_eq!(bits(got), bits(&relative), "row {row}");
+    }
+    // the level is no feature
+    assert!(table.select(&only(&["count_lag2"])).is_err() && table.select(&only(&["count"])).is_err());
+    let selection = kstore::Selection {
+        targets: vec!["count".to_string()],
+        missing_target: Some(kstore::MissingTarget::Drop),
+        ..only(&["price"])
+    };
+    let selected = table.select(&selection).unwrap();
+    assert_eq!(selected.target_names(), ["count"]);
+    let rows = selected.rows::<f64>(kstore::ReadSettings::default()).unwrap();
+    let changes = counts.iter().zip(expected.chunks_exact(5)).map(|(count, past)| count - past[4]);
+    let changes: Vec<f64> = changes.filter(|change| change.is_finite()).collect();
+    assert_eq!(bits(&read(&rows, 0..u64::MAX, 100).unwrap().y), bits(&changes));
 }
 
 const COLUMNS: [&str; 5] = ["count_lag1", "count_lag7", "price_lag2", "count_mean3", "price_mean5"];

@@ -146,6 +146,7 @@ class _Estimator:
         rolling: dict[str, Any] | None = ...,
         by: str | list[str] | None = ...,
         order: str | None = ...,
+        difference: dict[str, int] | None = ...,
         sample_weight: str | None = ...,
         test: float | str | None = ...,
         memory: int | str | None = ...,

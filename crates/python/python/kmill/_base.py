@@ -47,11 +47,14 @@ def _nonempty(**values: Any) -> dict[str, Any]:
 
 
 def _past_values(lags: dict[str, Any] | None, rolling: dict[str, Any] | None, by: str | Sequence[str] | None,
-                 order: str | None) -> dict[str, Any]:
+                 order: str | None, difference: dict[str, int] | None) -> dict[str, Any]:
     """Returns the description of lags and rolling means, as the command line writes their columns."""
     def rows_back(columns: dict[str, Any] | None) -> list[str]:
         return [f"{name}:{option_text(rows)}" for name, rows in (columns or {}).items()]
-    return _nonempty(lags=rows_back(lags), rolling=rows_back(rolling), by=[by] if isinstance(by, str) else list(by or []), order=order)
+    if len(difference or {}) > 1:
+        raise ValueError(f"difference names {len(difference or {})} columns; name the target, such as {{'count': 1}}")
+    return _nonempty(lags=rows_back(lags), rolling=rows_back(rolling), by=[by] if isinstance(by, str) else list(by or []), order=order,
+                     difference=next(iter(rows_back(difference)), None))
 
 
 def _check_weights(weight: Any, X: Any) -> Any:
@@ -297,6 +300,7 @@ class KernelEstimator(JobParameters, BaseEstimator):
         rolling: dict[str, Any] | None = None,
         by: str | Sequence[str] | None = None,
         order: str | None = None,
+        difference: dict[str, int] | None = None,
         sample_weight: str | None = None,
         test: float | str | None = None,
         memory: int | str | None = None,
@@ -337,6 +341,9 @@ class KernelEstimator(JobParameters, BaseEstimator):
             The columns that name the series of ``lags`` and ``rolling``. None means that the table is one series.
         order : str, optional
             A column of times or numbers that increases within each series.
+        difference : dict, optional
+            The target and a number of rows: ``{"count": 1}`` learns the change of count since the row before, and adds it to the value of
+            this row. Past values of the target are then relative to this value. It helps if the series has a trend.
         sample_weight : str, optional
             The column of the row weights, for solvers that support weights.
         test : float or str, optional
@@ -364,7 +371,7 @@ class KernelEstimator(JobParameters, BaseEstimator):
         """
         arguments = {"target": target, "features": features, "where": where, "rows": rows, "missing": missing, "categories": categories,
                      "hash": hash, "times": times, "text": text, "types": types, "missing_words": missing_words, "lags": lags,
-                     "rolling": rolling, "by": by, "order": order, "sample_weight": sample_weight, "test": test, "memory": memory, "scratch": scratch}
+                     "rolling": rolling, "by": by, "order": order, "difference": difference, "sample_weight": sample_weight, "test": test, "memory": memory, "scratch": scratch}
         check_arguments(KernelEstimator.fit_files, **arguments, patience=patience)
         self._check_test(test)
         self._reset_fit()
@@ -375,7 +382,7 @@ class KernelEstimator(JobParameters, BaseEstimator):
         table = _kmill.Table.open(paths_of(paths), types or {}, list(missing_words or []))
         targets = [target] if isinstance(target, str) else list(target or [])
         selection = {"features": features or [], "targets": targets, **_nonempty(where=where, rows=rows, hash=hash),
-                     **_nonempty(lags=_past_values(lags, rolling, by, order)), **self._row_options(missing, categories, times, text)}
+                     **_nonempty(lags=_past_values(lags, rolling, by, order, difference)), **self._row_options(missing, categories, times, text)}
         options = {"weights": sample_weight} if sample_weight else {}
         shared = {} if states is None else {"states": states, "patience": patience}
         self._fit_table(table, selection, self._run(memory=memory, scratch=scratch), options, test=test, **shared)

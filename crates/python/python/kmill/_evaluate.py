@@ -31,7 +31,8 @@ class Evaluation:
         others; for a classification error, accuracy, balanced_accuracy, f1, classes, confusion, by_class and, with probabilities or two
         classes, log_loss, brier, auc and average_precision; for outliers auc, precision, recall; for a ranking ndcg, map, kendall. None is
         a score that is not defined for these rows. For more than two classes, ``by_class`` has auc and average_precision of each class
-        against the rest, and ``macro`` the means over the classes.
+        against the rest, and ``macro`` the means over the classes. ``importance`` is the permutation importance of the columns, on at most
+        2,000 random rows: ``columns`` has the increase of the loss if the values of a column are exchanged between rows.
     standard_errors : dict
         The standard errors by name: the standard deviation of a score over tables with as many rows. They assume independent rows.
     test_rows : dict or None

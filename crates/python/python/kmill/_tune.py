@@ -15,7 +15,7 @@ from ._parameters import as_list, check_arguments
 from ._research import data_frame
 from ._rows import paths_of
 
-_FILES = ("features", "where", "rows", "types", "missing_words", "lags", "rolling", "by", "order", "scratch")
+_FILES = ("features", "where", "rows", "types", "missing_words", "lags", "rolling", "by", "order", "difference", "scratch")
 _REGULARISATION = ("alpha", "alphas", "C", "lambdas")
 
 

@@ -127,6 +127,6 @@ pub const LEAF_KERNEL: Parameter = Parameter {
 
 pub(super) const IMPORTANCE: Parameter = Parameter::flag(
     "importance",
-    "Report the importance of each feature: the root mean square slope of the fit along it, per \
-        standard deviation of the feature; one more pass (direct)",
+    "Without test rows, report the importance of each feature: the root mean square slope of the \
+        fit along it, per standard deviation of the feature; one more pass (direct)",
 );

@@ -258,8 +258,8 @@ impl<T: Real> Solver<T> for Ridge {
         reject_if(self.stores_fold_functions && options.task != Task::Regression, INTERVAL.name, options.task, why)?;
         if self.computes_importance {
             gradients::check(request)?;
-            let why = "it measures slopes of a fit without a metric; the page of `test` 25% with `report` measures the importance of \
-                       columns in a fit with `metric`";
+            let why = "it measures slopes of a fit without a metric; with `test` 25% it measures the importance of the columns on the \
+                       test rows, for every fit";
             reject_if(options.metric != MetricSource::None, IMPORTANCE.name, "", why)?;
         }
         if self.max_leaf_rows.is_some() {

@@ -1,9 +1,10 @@
 //! The partial dependence of a column.
 
 use super::sample::EffectSample;
-use super::{DependencePoint, FeatureRange, MAX_DEPENDENCE_ROWS, Outcome, PredictionSpread};
+use super::{FeatureRange, MAX_DEPENDENCE_ROWS, Outcome};
 use crate::Result;
 use crate::predict::Predictor;
+use crate::score::{DependencePoint, PredictionSpread};
 use kstore::encoding::{ColumnEncoding, EncodedColumn};
 
 /// Maximum number of values of a numeric column, and of levels of a category.
@@ -37,7 +38,7 @@ pub(super) fn dependence(
     let mut points = Vec::new();
     for ColumnValue { features: value_features, value, level } in column_values(predictor, sample, features.clone()) {
         x.chunks_exact_mut(d).for_each(|row| row[features.clone()].copy_from_slice(&value_features));
-        predictor.predict(&x, &mut scores)?;
+        predictor.predict_changes(&x, &mut scores)?;
         let mut shown = vec![Vec::with_capacity(rows); outcome.shown_classes.len().max(1)];
         let mut rows_of_scores = scores.chunks_exact(t);
         if !rows_of_scores.all(|scores| outcome.push_shown(scores, &mut probabilities, &mut shown).is_some()) {

@@ -16,13 +16,14 @@ mod sample;
 
 use super::Predictor;
 use crate::run::{Run, StageObserver};
-use crate::{Classes, Link, Result, Task};
-use kstore::{Label, SelectedTable};
+use crate::score::{ColumnEffect, ColumnEffects};
+use crate::{Classes, Link, RegressionLoss, Result, Task};
+use kstore::SelectedTable;
 use sample::EffectSample;
 use std::ops::Range;
 
 /// Maximum number of rows, and of rows of the partial dependence.
-const MAX_ROWS: usize = 500;
+const MAX_ROWS: usize = 2_000;
 const MAX_DEPENDENCE_ROWS: usize = 200;
 /// Minimum number of rows: fewer rows say little about a column.
 const MIN_ROWS: usize = 30;
@@ -35,81 +36,46 @@ const MAX_DEPENDENCE_COLUMNS: usize = 6;
 /// Maximum number of classes with a partial dependence: more lines cannot be told apart.
 const MAX_SHOWN_CLASSES: usize = 7;
 
-/// How the predictions of a model depend on each column, on a sample of rows.
-#[doc(hidden)]
-#[derive(Clone, Debug)]
-pub struct ColumnEffects {
-    /// Number of rows of the sample.
-    pub rows: usize,
-    /// Name of the loss: `rmse`, `log-loss` or `error rate`.
-    pub loss_name: &'static str,
-    /// Loss on the rows of the sample.
-    pub loss: f64,
-    /// Classes whose probabilities or scores the partial dependence shows: the positive one of two,
-    /// or the most frequent ones, in the order of the model. Empty for numbers.
-    pub classes: Vec<Label>,
-    /// The columns by descending importance.
-    pub columns: Vec<ColumnEffect>,
-}
-
-/// The effect of one column.
-#[doc(hidden)]
-#[derive(Clone, Debug)]
-pub struct ColumnEffect {
-    /// Name of the column.
-    pub column: String,
-    /// Increase of the loss if the values of the column are exchanged between rows.
-    pub increase: f64,
-    /// Standard error of the increase over rows.
-    pub standard_error: f64,
-    /// Partial dependence, by ascending value or by level; empty for columns of little importance,
-    /// and for columns without a single value, such as dates.
-    pub dependence: Vec<DependencePoint>,
-}
-
-/// The predictions if a column has one value in all rows.
-#[doc(hidden)]
-#[derive(Clone, Debug, PartialEq)]
-pub struct DependencePoint {
-    /// Value of the column; the number of the level, for a category.
-    pub value: f64,
-    /// Level of a category; `None` for a number.
-    pub level: Option<String>,
-    /// The predictions for each of [`ColumnEffects::classes`]; a single entry for numbers.
-    pub predictions: Vec<PredictionSpread>,
-}
-
-/// The predictions of the rows, as their mean and deciles.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PredictionSpread {
-    /// Mean prediction of the rows.
-    pub mean: f64,
-    /// Lower and upper decile of the predictions over the rows.
-    pub deciles: (f64, f64),
-}
-
 /// The number that a prediction is reduced to: for the loss, and for the partial dependence.
 struct Outcome<'a> {
     predictor: &'a Predictor,
     classes: Option<Classes>,
     link: Option<&'a Link>,
-    /// Output of the first target.
+    /// Loss of the fit, for quantiles, expectiles, robust means and deviances.
+    regression_loss: Option<&'a RegressionLoss>,
+    /// Output of the first target that the partial dependence shows.
     output: usize,
     /// Classes that the partial dependence shows; empty for numbers.
     shown_classes: Vec<usize>,
 }
 
 impl Outcome<'_> {
-    /// Returns the loss of a prediction: squared error, log-loss, or 1 for the wrong class.
+    /// Returns the loss of a prediction: the loss of the fit averaged over the outputs of the first
+    /// target, the squared error, the log-loss, or 1 for the wrong class.
     fn loss(&self, scores: &[f64], truth: f64) -> f64 {
-        match (self.predicts_numbers(), self.link) {
-            (true, _) => (scores[self.output] - truth).powi(2),
-            (false, Some(link)) => link.log_loss(scores, truth as usize),
-            (false, None) => {
+        match (self.predicts_numbers(), self.regression_loss, self.link) {
+            (true, Some(loss), _) => loss.mean(&scores[..loss.outputs_per_target()], &[truth]),
+            (true, None, _) => (scores[self.output] - truth).powi(2),
+            (false, _, Some(link)) => link.log_loss(scores, truth as usize),
+            (false, _, None) => {
                 let decided = self.classes.as_ref().map(|classes| classes.decide(scores.iter().copied()));
                 if decided == Some(truth as usize) { 0.0 } else { 1.0 }
             }
+        }
+    }
+
+    /// Returns the name of the loss, in the words of the report of an evaluation.
+    fn loss_name(&self) -> &'static str {
+        match (self.predicts_numbers(), self.regression_loss) {
+            (true, None) => "rmse",
+            (true, Some(RegressionLoss::Pinball(_))) => "pinball loss",
+            (true, Some(RegressionLoss::Expectile(_))) => "expectile loss",
+            (true, Some(RegressionLoss::Huber(_))) => "huber loss",
+            (true, Some(RegressionLoss::Deviance(1.0))) => "poisson deviance",
+            (true, Some(RegressionLoss::Deviance(2.0))) => "gamma deviance",
+            (true, Some(RegressionLoss::Deviance(_))) => "tweedie deviance",
+            (false, _) if self.link.is_some() => "log-loss",
+            (false, _) => "error rate",
         }
     }
 
@@ -140,7 +106,7 @@ impl Outcome<'_> {
 
     /// Converts a mean loss, and its standard error, to the reported unit.
     fn in_units(&self, mean: f64, standard_error: f64) -> (f64, f64) {
-        match self.predicts_numbers() {
+        match self.predicts_numbers() && self.regression_loss.is_none() {
             true => (mean.sqrt(), if mean > 0.0 { standard_error / (2.0 * mean.sqrt()) } else { 0.0 }),
             false => (mean, standard_error),
         }
@@ -148,11 +114,35 @@ impl Outcome<'_> {
 }
 
 impl Predictor {
+    /// Returns why the model has no importance of columns; `None` if it has.
+    #[doc(hidden)]
+    pub fn lacks_column_effects(&self) -> Option<String> {
+        let metadata = self.metadata();
+        let column_count = self.columns_of_features().0.len();
+        match metadata.task {
+            Task::Regression | Task::Classification if metadata.sparse_shape().is_some() => {
+                Some("the rows are sparse; it needs columns".to_string())
+            }
+            Task::Regression | Task::Classification if self.effect_rows() < MIN_ROWS => Some(format!(
+                "the model has {column_count} columns, and exchanging the values of more than {} is not supported; select \
+                 fewer `features`",
+                MAX_PREDICTIONS / (EXCHANGES * MIN_ROWS)
+            )),
+            Task::Regression | Task::Classification => None,
+            task => Some(format!("it is the increase of the mean loss of a row, and {task} has no loss of a row")),
+        }
+    }
+
+    /// Returns the maximum number of rows of the sample, so that the predictions take little time.
+    fn effect_rows(&self) -> usize {
+        MAX_ROWS.min(MAX_PREDICTIONS / (EXCHANGES * self.columns_of_features().0.len().max(1)))
+    }
+
     /// Computes importance and partial dependence of the columns from a sample of the selected
-    /// rows, which have the target. `None` for rankings, outlier detectors and sparse rows, for
-    /// fewer than 30 rows, and for so many columns that the sample would be smaller.
+    /// rows, which have the target. The loss of several targets is the loss of the first one.
+    /// `None` if [`Predictor::lacks_column_effects`] has a reason, or for fewer than 30 rows.
     ///
-    /// *Cost*: one pass over the rows, and at most 250,000 predictions. *Bytes*: the rows of the
+    /// *Cost*: one pass over the rows, and at most 230,000 predictions. *Bytes*: the rows of the
     /// sample, twice per thread, and the model.
     ///
     /// # Errors
@@ -160,14 +150,10 @@ impl Predictor {
     #[doc(hidden)]
     pub fn column_effects(&self, selected: &SelectedTable, run: &Run<'_>) -> Result<Option<ColumnEffects>> {
         let metadata = self.metadata();
-        if !matches!(metadata.task, Task::Regression | Task::Classification) || metadata.sparse_shape().is_some() {
+        if self.lacks_column_effects().is_some() {
             return Ok(None);
         }
-        let (names, features) = self.columns_of_features();
-        let max_rows = MAX_ROWS.min(MAX_PREDICTIONS / (EXCHANGES * names.len().max(1)));
-        if max_rows < MIN_ROWS {
-            return Ok(None);
-        }
+        let ((names, features), max_rows) = (self.columns_of_features(), self.effect_rows());
         let sample = EffectSample::read(self, selected, max_rows, run)?;
         if sample.rows() < MIN_ROWS {
             return Ok(None);
@@ -176,13 +162,14 @@ impl Predictor {
             predictor: self,
             classes: self.decision_classes(),
             link: metadata.link.as_ref(),
+            regression_loss: metadata.loss.as_ref(),
             output: self.first_target_output(),
             shown_classes: self.shown_classes(&sample),
         };
         let recorder = run.stage_recorder();
         let stage = recorder.start_stage("column effects", None);
         let mut scores = vec![0.0; sample.rows() * self.output_count()];
-        self.predict(&sample.x, &mut scores)?;
+        self.predict_changes(&sample.x, &mut scores)?;
         let losses = sample.losses(&outcome, &scores);
         let (loss, _) = outcome.in_units(sample.mean(&losses), 0.0);
         let mut effects: Vec<_> = features.iter().map(|range| (range.clone(), Ok((0.0, 0.0)))).collect();
@@ -201,11 +188,8 @@ impl Predictor {
         drop(stage);
         Ok(Some(ColumnEffects {
             rows: sample.rows(),
-            loss_name: match (outcome.predicts_numbers(), outcome.link) {
-                (true, _) => "rmse",
-                (false, Some(_)) => "log-loss",
-                (false, None) => "error rate",
-            },
+            exchanges: EXCHANGES,
+            loss_name: outcome.loss_name(),
             loss,
             classes: outcome.shown_classes.iter().filter_map(|class| metadata.classes.get(*class).cloned()).collect(),
             columns: columns.into_iter().map(|(_, column)| column).collect(),

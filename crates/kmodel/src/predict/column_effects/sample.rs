@@ -77,9 +77,10 @@ impl EffectSample {
         let scaled = rows.iter().flat_map(|row| row.x.iter().enumerate());
         let x = scaled.map(|(j, value)| unscale(&scaler, j, *value, f64::EPSILON)).collect();
         // a model with exposures predicts rates: counts per unit of exposure
-        let is_rate = predictor.metadata().exposure_column().is_some() && selected.is_weighted();
-        let truth = |row: &SampledRow| if is_rate { row.truth / row.weight } else { row.truth };
-        Ok(Self { x, truths: rows.iter().map(truth).collect(), weights: rows.iter().map(|row| row.weight).collect() })
+        let exposure_power = predictor.exposure_power(selected);
+        let truth = |row: &SampledRow| exposure_power.map_or(row.truth, |_| row.truth / row.weight);
+        let weight = |row: &SampledRow| exposure_power.map_or(row.weight, |power| row.weight.powf(power));
+        Ok(Self { x, truths: rows.iter().map(truth).collect(), weights: rows.iter().map(weight).collect() })
     }
 
     /// Returns the loss of each row.
@@ -114,7 +115,7 @@ impl EffectSample {
                 let other = (i + distance) % n;
                 x[i * d..][features.clone()].copy_from_slice(&self.x[other * d..][features.clone()]);
             }
-            predictor.predict(&x, &mut scores)?;
+            predictor.predict_changes(&x, &mut scores)?;
             let exchanged = self.losses(outcome, &scores);
             for ((increase, exchanged), loss) in increases.iter_mut().zip(exchanged).zip(losses) {
                 *increase += (exchanged - loss) / EXCHANGES as f64;
