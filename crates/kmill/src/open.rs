@@ -71,9 +71,10 @@ pub(crate) fn select_for_model(
     if let Some(ForecastSummary { rows, steps }) = forecast {
         run.progress.note(&format!(
             "{} rows after the last target of their series are forecast, up to {} steps: missing past values of the target are \
-             predictions of earlier rows",
+             predictions of earlier rows{}",
             format_count(rows),
-            format_count(steps as u64)
+            format_count(steps as u64),
+            if steps > 1 { "; intervals (--interval) hold for one step, and are too narrow for later steps" } else { "" }
         ));
     }
     *predictor = predictor.clone().with_capacity_for(&table)?;

@@ -202,15 +202,15 @@ impl Lags {
         self.columns().filter(|column| column.is_feature).map(|column| column.name).collect()
     }
 
-    /// Returns the smallest lag of a column, with the name of the new column; `None` without lags
-    /// of this column. With a difference, the new column is relative to the base, or the base.
+    /// Returns the lags of a column, each with the name of the new column. With a difference, a new
+    /// column is relative to the base, or it is the base.
     #[doc(hidden)]
-    pub fn smallest_lag(&self, column: &str) -> Option<(usize, String)> {
+    pub fn lags_of(&self, column: &str) -> Vec<(usize, String)> {
         let lags = self.columns().filter_map(|lag| match lag.past {
             PastValue::Lag(rows) if lag.column == column => Some((rows, lag.name)),
             _ => None,
         });
-        lags.min()
+        lags.collect()
     }
 
     /// Returns whether past values of a column are read.

@@ -133,29 +133,35 @@ fn a_missing_value_of_another_column_does_not_end_a_forecast() {
     }
 }
 
-/// The naive forecast is the value of the row before in the same series.
+/// The naive forecast is the value of an earlier row in the same series, at the best of the lags.
 #[test]
-fn a_fit_is_compared_with_the_last_value_as_the_forecast() {
+fn a_fit_is_compared_with_a_past_value_as_the_forecast() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     write_counts(&at.join("t.csv"), HOURS);
     let fit = format!("fit ridge t.csv {LAGS} {FIT} --test last:15%:hour");
     let (_, report, good) = kmill(at, &format!("{fit} -o m"));
     ok(at, &format!("convert t.csv {LAGS} --target count --split a.csv,b.csv --test last:15%:hour --json"));
-    let (past, truth) = (numbers(at, "b.csv", 3), numbers(at, "b.csv", 6));
-    let squares: f64 = past.iter().zip(&truth).map(|(past, truth)| (past - truth).powi(2)).sum();
-    let expected = (squares / truth.len() as f64).sqrt();
+    let truth = numbers(at, "b.csv", 6);
+    let rmse_of = |lag_column: usize| {
+        let past = numbers(at, "b.csv", lag_column);
+        let squares: f64 = past.iter().zip(&truth).map(|(past, truth)| (past - truth).powi(2)).sum();
+        (squares / truth.len() as f64).sqrt()
+    };
+    // the counts of a day ago are nearer than the counts of the last hour
+    let (last_hour, expected) = (rmse_of(3), rmse_of(4));
+    assert!(expected < last_hour, "{expected} {last_hour}");
     let naive = &report["test_set"]["scores"]["naive_forecast"];
-    assert_eq!((&naive["lag"], &naive["rows"]), (&1.into(), &truth.len().into()), "{report}");
+    assert_eq!((&naive["lag"], &naive["rows"]), (&24.into(), &truth.len().into()), "{report}");
     let rmse = naive["rmse"].as_f64().unwrap();
     assert!((rmse / expected - 1.0).abs() < 1e-12, "{rmse} {expected}");
     assert_eq!(&ok(at, "evaluate m t.csv --test same --json")["naive_forecast"], naive);
-    assert!(!good.contains("of the last value (lag 1)"), "{good}");
+    assert!(!good.contains("as the forecast"), "{good}");
     // the test rows are later than all training rows
     assert!(good.contains("in hour; hour is a date") && good.contains("--features '*,!hour'"), "{good}");
     // a fit that shrinks to the mean is worse
     let (_, _, poor) = kmill(at, &format!("{fit} --lambda 1e3 -o poor"));
-    assert!(poor.contains(&format!("{expected:.3} of the last value (lag 1)")), "{poor}");
+    assert!(poor.contains(&format!("{expected:.3} of the past value (lag 24) as the forecast")), "{poor}");
     // a fit without lags of the target does not know the last value
     let none =
         ok(at, "fit ridge t.csv --target count --lags holiday:1 --missing drop --rank 20 --test 20% -o n --json");

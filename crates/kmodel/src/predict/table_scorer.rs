@@ -108,7 +108,7 @@ impl<'a, T: Real> TableScorer<'a, T> {
         let explainer = if extras.needs_explainer() { Some(ShapleyExplainer::new(prepared, explained)?) } else { None };
         let component_count = if extras.components || extras.intervals { model.component_count() } else { 0 };
         let selected = match &prepared.base_column {
-            Some(base_column) => Cow::Owned(selected.with_kept_column(base_column)?),
+            Some(base_column) => Cow::Owned(selected.with_kept_columns(std::iter::once(base_column))?),
             None => Cow::Borrowed(selected),
         };
         let range_count = prepared.ranges.as_ref().map_or(0, Vec::len);

@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct NaiveForecast {
     /// Number of rows between a row and the earlier row of its series whose target predicts it: the
-    /// smallest lag of the target in the fit.
+    /// lag of the target in the fit that has the smallest error.
     pub lag: usize,
     /// Number of scored rows whose lag is known.
     pub rows: u64,

@@ -222,7 +222,8 @@ pub(super) fn regression_facts(scores: &RegressionScores) -> Vec<(&'static str, 
             true => String::new(),
             false => format!(", on the {} rows with this value", format_count(naive.rows)),
         };
-        ("last value", format!("rmse {} as the forecast (lag {}){rows}", number(naive.rmse, 4), naive.lag))
+        let name = if naive.lag == 1 { "last value" } else { "past value" };
+        (name, format!("rmse {} as the forecast (lag {}){rows}", number(naive.rmse, 4), naive.lag))
     }));
     facts
 }
@@ -239,9 +240,10 @@ fn naive_forecast_warning(scores: &RegressionScores, metadata: &ModelMetadata) -
     };
     (rmse > naive.rmse).then(|| {
         format!(
-            "the rmse {} is larger than the rmse {} of the last value (lag {}) as the forecast; {advice}",
+            "the rmse {} is larger than the rmse {} of the {} value (lag {}) as the forecast; {advice}",
             number(rmse, 4),
             number(naive.rmse, 4),
+            if naive.lag == 1 { "last" } else { "past" },
             naive.lag
         )
     })

@@ -53,13 +53,14 @@ impl SelectedTable {
         Ok(Self { group: Some(self.table.column_index(name)?), ..self.clone() })
     }
 
-    /// Returns a copy that keeps the values of one column.
+    /// Returns a copy that keeps the values of these columns.
     ///
     /// # Errors
-    /// [`crate::Error::NoSuchColumn`] if the table lacks the column.
+    /// [`crate::Error::NoSuchColumn`] if the table lacks a column.
     #[doc(hidden)]
-    pub fn with_kept_column(&self, name: &str) -> crate::Result<Self> {
-        Ok(Self { keep: vec![self.table.column_index(name)?], kept_required: vec![false], ..self.clone() })
+    pub fn with_kept_columns<'a>(&self, names: impl Iterator<Item = &'a String>) -> crate::Result<Self> {
+        let keep: Vec<usize> = names.map(|name| self.table.column_index(name)).collect::<crate::Result<_>>()?;
+        Ok(Self { kept_required: vec![false; keep.len()], keep, ..self.clone() })
     }
 
     /// Returns the names of the numeric targets. The change of a column has the name of the column.
