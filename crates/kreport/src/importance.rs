@@ -102,13 +102,19 @@ pub fn bars(title: &str, columns: &[ColumnImportance]) -> AlignedTable {
     table
 }
 
-/// Lists the columns with the largest weights in a metric, in one line, as a fact.
-pub(crate) fn weights_fact(metric: &MetricReport, coded_columns: &[&str]) -> (&'static str, String) {
+/// Lists the columns with the largest weights in a metric, in one line, as a fact. Names the options
+/// for the importance unless `has_importance` is true.
+pub(crate) fn weights_fact(
+    metric: &MetricReport,
+    coded_columns: &[&str],
+    has_importance: bool,
+) -> (&'static str, String) {
     let columns = importance(metric, coded_columns);
     let shown = columns.iter().take(SHOWN_IN_LINE).map(|(name, fraction, _)| format!("{name} {}", percent(*fraction)));
     let line = join_with_commas(shown);
     match is_of_solver(metric) {
         true => ("importance", line),
+        false if has_importance => (METRIC_WEIGHTS, format!("{line} (how fast the kernel changes)")),
         false => {
             (METRIC_WEIGHTS, format!("{line} (how fast the kernel changes; for importance, add --test 25% --report)"))
         }
