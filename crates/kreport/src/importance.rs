@@ -135,11 +135,13 @@ mod tests {
                 vec![("date.hour.sin".to_string(), 0.25), ("a".to_string(), 0.5), ("date".to_string(), 0.25)];
             MetricReport::new(source.to_string(), 3, fractions, &[], Vec::new())
         };
-        let (name, line) = weights_fact(&metric("given"), &["date"]);
+        let (name, line) = weights_fact(&metric("given"), &["date"], false);
         assert!(name == "metric weights" && line.starts_with("a 50.0 %, date 50.0 % (how fast"), "{name} {line}");
         assert!(weight_heading(&metric("given")).contains("not importance"));
         // the slopes of a regression
-        assert_eq!(weights_fact(&metric("kdr"), &["date"]), ("importance", "a 50.0 %, date 50.0 %".to_string()));
+        let (_, measured) = weights_fact(&metric("given"), &["date"], true);
+        assert!(measured.ends_with("(how fast the kernel changes)"), "{measured}");
+        assert_eq!(weights_fact(&metric("kdr"), &["date"], false), ("importance", "a 50.0 %, date 50.0 %".to_string()));
         assert_eq!(weight_heading(&metric("kdr")), "importance");
     }
 }

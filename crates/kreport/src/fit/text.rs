@@ -307,6 +307,10 @@ model: m.safetensors (120 KiB), in 4.5 s and at most 400 MiB of memory
         assert!(squeezed.contains("lambda of each level 1e-4, 1e-3 train mse"), "{text}");
         assert!(squeezed.contains("at each 0.3000, 0.2500; 0.1250, 0.1500 model"), "{text}");
         assert!(report.fit.to_string().contains(", lambda 0.0001/0.001, train"), "{}", report.fit);
+        report.fit.figures =
+            vec![figure("cv error", &[0.1875]), figure("lambda", &[1e-3]), figure("held-out error at each", &[0.1875])];
+        let text = report.to_string();
+        assert!(text.contains("cv error   18.8 %\n") && !text.contains("at each"), "{text}");
         report.fit.lambda = Some(1e-4);
         assert!(!report.to_string().contains("lambda of each level"), "one lambda for all levels");
     }
