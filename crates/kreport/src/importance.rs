@@ -102,8 +102,8 @@ pub fn bars(title: &str, columns: &[ColumnImportance]) -> AlignedTable {
     table
 }
 
-/// Lists the columns with the largest weights in a metric, in one line, as a fact. Names the options
-/// for the importance unless `has_importance` is true.
+/// Lists the columns with the largest weights in a metric, in one line, as a fact. Unless
+/// `has_importance` is true, names the options for the importance.
 pub(crate) fn weights_fact(
     metric: &MetricReport,
     coded_columns: &[&str],

@@ -311,8 +311,8 @@ pub(super) fn cross_validate<T: Real>(
 }
 
 /// Returns the index of the regularisation parameter with the smallest error, and three report
-/// entries: this error, the parameters, and their errors. If several parameters have the smallest error, the
-/// first of them wins: it is the strongest. NaN is worse than any number.
+/// entries: this error, the parameters, and their errors. If several parameters have the smallest
+/// error, the first of them wins: it is the strongest. NaN is worse than any number.
 pub(super) fn select_penalty(
     penalties: &[Regularisation],
     total_weight: f64,
