@@ -15,7 +15,7 @@ use kstore::sink::{self, OutputColumn, OutputKind, OutputValues};
 use kstore::source::TARGET_COLUMN;
 use kstore::{
     KeptColumn, Kind, Missing, MissingTarget, Part, Pass, ReadSettings, RowBlock, SelectedTable, Selection,
-    TILE_TEXT_BYTES, Table, TestSpec, TextLimit, Workers,
+    TILE_TEXT_BYTES, Table, TestSpec, TextLimit, Workers, display,
 };
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -299,6 +299,26 @@ fn rows_with_target(args: &ConvertArgs, (table, targets): &(Table, Vec<String>))
     Selection { class_target, missing_target: Some(missing_target), ..selection }
 }
 
+/// Notes that a fit to classes chooses other test rows, if the target is probably a class: a fit
+/// chooses them within each class, and this verb does not know the task.
+fn note_integer_classes(table: &Table, selection: &Selection, spec: &TestSpec, run: &RunSettings) -> Result<()> {
+    let schema = table.schema();
+    let kind = |name: &String| schema.position(name).map(|index| &schema.columns[index].kind);
+    let ([target], TestSpec::Random { strata: None, .. }) = (&selection.targets[..], spec) else { return Ok(()) };
+    if !matches!(kind(target), Some(Kind::Int { .. })) {
+        return Ok(());
+    }
+    let classes = Selection { class_target: true, ..selection.clone() };
+    if let Some(class_count) = ksolve::tune::likely_classes(&table.select(&classes)?, &run.job_run())? {
+        let target = display::escape_line(target);
+        run.progress.note(&format!(
+            "note: the target has {class_count} distinct integer values; a fit to classes with --test {spec} chooses its test rows within \
+             each class: --test {spec}:{target} writes the same rows"
+        ));
+    }
+    Ok(())
+}
+
 /// Returns the output files with their parts of the table: one file with all rows, or the two files
 /// of `--split`.
 fn output_parts(
@@ -310,6 +330,7 @@ fn output_parts(
         return Ok(args.output.iter().map(|path| (path.clone(), None)).collect());
     };
     let selection = rows_with_target(args, opened);
+    note_integer_classes(&opened.0, &selection, spec, run)?;
     let test_rows = run.job_run().choose_test_rows(&opened.0, &selection, spec, args.seed.unwrap_or(0))?.test_rows;
     let parts = [Part::Training(Arc::clone(&test_rows)), Part::Test(test_rows)];
     Ok(paths.iter().cloned().zip(parts.map(Some)).collect())

@@ -4,8 +4,8 @@ use crate::args::{RunArgs, RunSettings, SelectArgs, parse};
 use crate::{Error, Result, open, output, writer};
 use clap::Args;
 use kreport::table::{Align, AlignedTable, format_count, number};
-use ksolve::predict::{AnomalousRow, Extras};
-use ksolve::{Link, ModelMetadata, Task};
+use ksolve::predict::{AnomalousRow, Extras, Predictor};
+use ksolve::{Link, Task};
 use kstore::{Selection, display};
 use std::path::PathBuf;
 
@@ -48,7 +48,7 @@ pub(crate) struct PredictArgs {
     pub(crate) interval: bool,
     /// Also write the N columns that contribute most to each prediction, with their values and
     /// contributions, as text `reasons`; for classes, contributions to the score of the predicted
-    /// class, of two to the positive one
+    /// class, of two always to the score of the positive one
     #[arg(long, value_name = "N", value_parser = parse::positive_integer, conflicts_with = "top", help_heading = "Run")]
     pub(crate) reasons: Option<usize>,
     /// Also write the contribution of every column to each prediction, as `contribution_<column>`,
@@ -131,7 +131,7 @@ pub(crate) fn run(args: &PredictArgs, run: &RunSettings) -> Result<(u64, Vec<Ano
         predictor = predictor.with_background_or(&selected)?;
     }
     if args.contributions || args.reasons.is_some() {
-        run.progress.note(&format!("contributions are {}", contribution_unit(predictor.metadata())));
+        run.progress.note(&format!("contributions are {}", contribution_unit(&predictor)));
     }
     // keep rows with missing values, even if the fit dropped them, unless --missing is given
     let keeps_incomplete_rows = args.data.missing.is_none() && args.top.is_none();
@@ -166,14 +166,29 @@ pub(crate) fn run(args: &PredictArgs, run: &RunSettings) -> Result<(u64, Vec<Ano
 }
 
 /// Describes the unit of the contributions of a model.
-fn contribution_unit(metadata: &ModelMetadata) -> String {
+fn contribution_unit(predictor: &Predictor) -> String {
+    let metadata = predictor.metadata();
     match (metadata.task, &metadata.link) {
-        (Task::Classification, Some(Link::Logit)) => "log-odds of the class".to_string(),
-        (Task::Classification, _) => format!("parts of the {} score of the class (--scores)", metadata.solver),
+        (Task::Classification, Some(Link::Logit)) => format!("log-odds of {}", explained_class(predictor)),
+        (Task::Classification, _) => {
+            format!("parts of the {} score (--scores) of {}", metadata.solver, explained_class(predictor))
+        }
         (Task::Regression, _) => {
             format!("in the unit of the target {}", display::escape_line(&metadata.targets.join(", ")))
         }
         _ => "in the unit of the prediction".to_string(),
+    }
+}
+
+/// Names the class that the contributions of a row belong to.
+fn explained_class(predictor: &Predictor) -> String {
+    match predictor.positive_label() {
+        Some(label) => {
+            let label = label.to_string();
+            let label = display::escape_line(&label);
+            format!("the class {label}, also in rows predicted otherwise: a positive contribution speaks for {label}")
+        }
+        None => "the predicted class of each row".to_string(),
     }
 }
 

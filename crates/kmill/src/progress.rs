@@ -11,7 +11,7 @@ use crate::{error::with_option_names, interrupt, terminal};
 use bars::{progress_bar, start_ticker};
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use kreport::fit::{PlanReport, Verbosity};
-use kreport::table::{format_count, format_duration};
+use kreport::table::{format_count, format_duration, number};
 use ksolve::job::{Forecast, StageObserver};
 use kstore::{checkpoint::Listener, pass::Observer};
 use overall::{CurrentPass, FitProgress};
@@ -338,7 +338,7 @@ const ROWS_UNIT: &str = " rows";
 /// rows.
 fn plain_line(name: &str, done: u64, unit: &str, restored: u64, expected: Option<u64>, elapsed: Duration) -> String {
     let rate = done.saturating_sub(restored) as f64 / elapsed.as_secs_f64();
-    let rate_text = if unit == ROWS_UNIT { format!(", {}{unit}/s", format_count(rate as u64)) } else { String::new() };
+    let rate_text = if unit == ROWS_UNIT { format!(", {}{unit}/s", rate_number(rate)) } else { String::new() };
     match expected.filter(|expected| *expected >= done && rate > 0.0) {
         Some(expected) => format!(
             "{name}: {} of {}{unit} ({:.0} %){rate_text}, {} left",
@@ -349,6 +349,11 @@ fn plain_line(name: &str, done: u64, unit: &str, restored: u64, expected: Option
         ),
         None => format!("{name}: {}{unit}{rate_text}", format_count(done)),
     }
+}
+
+/// Formats the rows per second; a rate below 10 has two digits, because slow stages exist.
+fn rate_number(rate: f64) -> String {
+    if rate < 10.0 { number(rate, 2) } else { format_count(rate as u64) }
 }
 
 #[cfg(test)]
@@ -379,6 +384,8 @@ mod tests {
         assert_eq!(line, "gram: 120,000 of 300,000 rows (40 %), 10,000 rows/s, 18 s left");
         let line = plain_line("gram", 120_000, ROWS_UNIT, 0, None, Duration::from_secs(4));
         assert_eq!(line, "gram: 120,000 rows, 30,000 rows/s");
+        let line = plain_line("predict and explain", 16, ROWS_UNIT, 0, Some(60), Duration::from_secs(25));
+        assert_eq!(line, "predict and explain: 16 of 60 rows (27 %), 0.64 rows/s, 69 s left");
         let line = plain_line("machines", 2, "", 0, Some(45), Duration::from_secs(4));
         assert_eq!(line, "machines: 2 of 45 (4 %), 86 s left");
     }

@@ -102,13 +102,19 @@ pub fn bars(title: &str, columns: &[ColumnImportance]) -> AlignedTable {
     table
 }
 
-/// Lists the columns with the largest weights in a metric, in one line, as a fact.
-pub(crate) fn weights_fact(metric: &MetricReport, coded_columns: &[&str]) -> (&'static str, String) {
+/// Lists the columns with the largest weights in a metric, in one line, as a fact. Unless
+/// `has_importance` is true, names the options for the importance.
+pub(crate) fn weights_fact(
+    metric: &MetricReport,
+    coded_columns: &[&str],
+    has_importance: bool,
+) -> (&'static str, String) {
     let columns = importance(metric, coded_columns);
     let shown = columns.iter().take(SHOWN_IN_LINE).map(|(name, fraction, _)| format!("{name} {}", percent(*fraction)));
     let line = join_with_commas(shown);
     match is_of_solver(metric) {
         true => ("importance", line),
+        false if has_importance => (METRIC_WEIGHTS, format!("{line} (how fast the kernel changes)")),
         false => (
             METRIC_WEIGHTS,
             format!("{line} (how fast the kernel changes; for importance, add --test 25% --importance)"),
@@ -130,11 +136,13 @@ mod tests {
                 vec![("date.hour.sin".to_string(), 0.25), ("a".to_string(), 0.5), ("date".to_string(), 0.25)];
             MetricReport::new(source.to_string(), 3, fractions, &[], Vec::new())
         };
-        let (name, line) = weights_fact(&metric("given"), &["date"]);
+        let (name, line) = weights_fact(&metric("given"), &["date"], false);
         assert!(name == "metric weights" && line.starts_with("a 50.0 %, date 50.0 % (how fast"), "{name} {line}");
         assert!(weight_heading(&metric("given")).contains("not importance"));
         // the slopes of a regression
-        assert_eq!(weights_fact(&metric("kdr"), &["date"]), ("importance", "a 50.0 %, date 50.0 %".to_string()));
+        let (_, measured) = weights_fact(&metric("given"), &["date"], true);
+        assert!(measured.ends_with("(how fast the kernel changes)"), "{measured}");
+        assert_eq!(weights_fact(&metric("kdr"), &["date"], false), ("importance", "a 50.0 %, date 50.0 %".to_string()));
         assert_eq!(weight_heading(&metric("kdr")), "importance");
     }
 }

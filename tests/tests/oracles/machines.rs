@@ -81,7 +81,7 @@ fn logistic_regression() {
         (0..intercept.len())
             .for_each(|j| close(reference(&trained.model.intercept, j), reference(&intercept, j), 1e-5, "intercept"));
         let lambda = number(&case["lambda"]);
-        let square = (figure(&trained, "objective")[0] - figure(&trained, "log-loss")[0]) / lambda;
+        let square = (figure(&trained, "objective")[0] - figure(&trained, "train log-loss")[0]) / lambda;
         close(square, number(&case["square"]), 1e-5, "squared norm of the coefficients");
     }
 }

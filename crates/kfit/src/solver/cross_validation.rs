@@ -23,6 +23,9 @@ use kstore::{MemoryPlan, pass::Observer};
 /// parameter.
 pub const EACH_PENALTY_SUFFIX: &str = "at each";
 
+/// Name of the cross-validated error rate at the chosen regularisation parameter.
+pub const CV_ERROR: &str = "cv error";
+
 /// Name of the figure with the chosen lambda of each level, if there are several levels.
 pub const LAMBDA_OF_EACH_LEVEL: &str = "lambda of each level";
 
@@ -211,6 +214,20 @@ impl<T: Real> HeldOutScores<T> {
     }
 }
 
+/// Names of the report entries of a held-out error.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ErrorNames {
+    /// Name of the error at the chosen regularisation parameter, like `cv error` of ridge
+    /// regression.
+    pub(super) chosen: &'static str,
+    /// Name of the list of the errors at all parameters, which ends with [`EACH_PENALTY_SUFFIX`].
+    pub(super) at_each: &'static str,
+}
+
+impl ErrorNames {
+    pub(super) const ERROR_RATE: Self = Self { chosen: CV_ERROR, at_each: "held-out error at each" };
+}
+
 /// For every fold and regularisation parameter, learns k functions from the rows outside the fold
 /// and scores the rows of the fold. `penalties` starts with the strongest parameter. The fit at
 /// each further parameter starts from the solution for the parameter before it. `moments` are the
@@ -254,7 +271,7 @@ pub(super) fn cross_validate<T: Real>(
     penalties: &[Regularisation],
     data: &FitData<'_, T>,
     weights: &RowWeights,
-    (level_count, error_name): (usize, &'static str),
+    (level_count, error_names): (usize, ErrorNames),
     compute_scores: impl FnOnce() -> Result<HeldOutScores<T>>,
     mut error: impl FnMut(usize, usize, &mut dyn Iterator<Item = f64>) -> f64,
 ) -> Result<SelectedPenalty<T>> {
@@ -268,14 +285,18 @@ pub(super) fn cross_validate<T: Real>(
         });
     }
     let (mut held_out_scores, total_weight) = (compute_scores()?, weights.weight_sum(0..data.n as usize));
-    let (mut penalty_indices, mut figures) = (Vec::new(), Vec::new());
+    let (mut penalty_indices, mut figures) = (Vec::new(), Vec::<NamedValues>::new());
     for level in 0..level_count {
         let errors = held_out_scores.mean_errors(weights, |i, scores| error(level, i, scores));
-        let (penalty_index, [grid, errors]) = select_penalty(penalties, total_weight, errors, error_name);
+        let (penalty_index, level_figures) = select_penalty(penalties, total_weight, errors, error_names);
         penalty_indices.push(penalty_index);
         match &mut figures[..] {
-            [_, NamedValues { values, .. }] => values.extend(errors.values),
-            _ => figures = vec![grid, errors],
+            [chosen, _, at_each] => {
+                let [level_chosen, _, level_at_each] = level_figures;
+                chosen.values.extend(level_chosen.values);
+                at_each.values.extend(level_at_each.values);
+            }
+            _ => figures = level_figures.into(),
         }
     }
     let penalties: Vec<Regularisation> = penalty_indices.iter().map(|index| penalties[*index]).collect();
@@ -289,15 +310,15 @@ pub(super) fn cross_validate<T: Real>(
     Ok(SelectedPenalty { penalties, scores, fold_functions, figures, passes: held_out_scores.passes })
 }
 
-/// Returns the index of the regularisation parameter with the smallest error, and two report
-/// entries: the parameters and their errors. If several parameters have the smallest error, the
-/// first of them wins: it is the strongest. NaN is worse than any number.
+/// Returns the index of the regularisation parameter with the smallest error, and three report
+/// entries: this error, the parameters, and their errors. If several parameters have the smallest
+/// error, the first of them wins: it is the strongest. NaN is worse than any number.
 pub(super) fn select_penalty(
     penalties: &[Regularisation],
     total_weight: f64,
     errors: Vec<f64>,
-    error_name: &'static str,
-) -> (usize, [NamedValues; 2]) {
+    error_names: ErrorNames,
+) -> (usize, [NamedValues; 3]) {
     let error = |index: usize| if errors[index].is_nan() { f64::INFINITY } else { errors[index] };
     let best_index = (0..errors.len()).fold(0, |best, i| if error(i) < error(best) { i } else { best });
     let (name, values) = match penalties.first() {
@@ -306,5 +327,6 @@ pub(super) fn select_penalty(
         }
         _ => ("C", penalties.iter().map(|penalty| penalty.c(total_weight)).collect()),
     };
-    (best_index, [NamedValues { name, values }, NamedValues { name: error_name, values: errors }])
+    let chosen = NamedValues::single(error_names.chosen, errors[best_index]);
+    (best_index, [chosen, NamedValues { name, values }, NamedValues { name: error_names.at_each, values: errors }])
 }

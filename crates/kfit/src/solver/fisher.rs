@@ -47,7 +47,7 @@
 //! kernels", NNSP 1999; Baudat, Anouar, "Generalized discriminant analysis using a kernel
 //! approach", Neural Computation 12, 2000.
 
-use super::cross_validation;
+use super::cross_validation::{self, ErrorNames};
 use super::cv_error::CvErrorReduction;
 use super::normal_equations::FoldCoefficients;
 use super::parameter::{COMPONENTS, FOLDS, LAMBDA_GRID, Parameter, ParameterKind, TOLERANCE};
@@ -116,7 +116,7 @@ impl Fisher {
         data: &FitData<'_, T>,
         gram: &GramState,
         class_count: usize,
-    ) -> Result<Option<(usize, [NamedValues; 2])>> {
+    ) -> Result<Option<(usize, [NamedValues; 3])>> {
         let (p, folds) = (gram.feature_count(), data.folds.count());
         if folds < 2 {
             return Ok(None);
@@ -147,7 +147,7 @@ impl Fisher {
             &self.penalties,
             gram.row_count() as f64,
             error_rates,
-            "held-out error at each",
+            ErrorNames::ERROR_RATE,
         )))
     }
 }

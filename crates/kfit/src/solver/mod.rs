@@ -53,6 +53,8 @@ mod target_features;
 mod views;
 
 pub use class_weight::ClassWeight;
+#[doc(hidden)]
+pub use cross_validation::CV_ERROR;
 pub use cross_validation::{EACH_PENALTY_SUFFIX, LAMBDA_OF_EACH_LEVEL};
 pub use family::{AnySolver, Solver, SolverFamily, SolverProperties};
 use family::{check_stop, reject_if};

@@ -142,6 +142,19 @@ fn classes_come_back_as_they_were_and_unknown_ones_are_wrong() {
     write(&at.join("other.parquet"), 100, Some(("y", &|_| 5.0)));
     let (_, report, _) = kmill(at, "evaluate m other.parquet --json");
     assert_eq!((&report["accuracy"], &report["unknown"]), (&0.0.into(), &100.into()));
+    // half of the rows have a class of the model, and their predictions are right
+    write(&at.join("half.parquet"), 1000, Some(("y", &|value| if value > 2.0 { 7.0 } else { 5.0 })));
+    let (_, report, _) = kmill(at, "evaluate m half.parquet --json");
+    let unknown = report["unknown"].as_f64().unwrap();
+    assert!(unknown > 0.0 && report["balanced_accuracy"] == 1.0, "{report}");
+    assert!((report["error"].as_f64().unwrap() - unknown / 1000.0).abs() < 1e-12, "{report}");
+    let command =
+        Command::new(env!("CARGO_BIN_EXE_kmill")).current_dir(at).args(["evaluate", "m", "half.parquet"]).output();
+    let text = String::from_utf8_lossy(&command.unwrap().stdout).into_owned();
+    let counted = format!(
+        "{unknown} of the rows have a class that the model does not know; error rate, accuracy, precision and f1 count"
+    );
+    assert!(text.contains(&counted), "{text}");
 }
 
 #[test]

@@ -423,13 +423,35 @@ fn contributions_name_their_unit_once() {
     cities(at);
     for (fit, unit) in [
         ("ridge t.csv --target y", "contributions are in the unit of the target y"),
-        ("logistic t.csv --target city", "contributions are log-odds of the class"),
-        ("svm t.csv --target city", "contributions are parts of the svm score of the class (--scores)"),
+        ("logistic t.csv --target city", "contributions are log-odds of the predicted class of each row\n"),
+        (
+            "svm t.csv --target high",
+            "contributions are parts of the svm score (--scores) of the class 1, also in rows predicted otherwise: a positive \
+             contribution speaks for 1\n",
+        ),
+        (
+            "logistic t.csv --target high",
+            "contributions are log-odds of the class 1, also in rows predicted otherwise: a positive contribution speaks for 1\n",
+        ),
     ] {
         text(at, &format!("fit {fit} --features a,b --rank 20 --lambda 1e-4 -o m -q"));
         let (code, _, told) = kmill(at, "predict m t.csv --rows ..20 --contributions -o p.csv");
         assert!(code == 0 && told.matches(unit).count() == 1, "{fit}: {told}");
     }
+    // of two classes: the sum is the log-odds of class 1 also in rows whose prediction is 0
+    text(at, "predict m t.csv --rows ..20 --contributions --probabilities -o p.csv -q");
+    let written = std::fs::read_to_string(at.join("p.csv")).unwrap();
+    let mut lines = written.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let names = lines.next().unwrap();
+    let mut predicted = [0, 0];
+    for cells in lines {
+        let value = |name: &str| cells[names.iter().position(|other| *other == name).unwrap()].parse::<f64>().unwrap();
+        let sum = value("background") + value("contribution_a") + value("contribution_b");
+        let log_odds = (value("probability_1") / value("probability_0")).ln();
+        assert!((sum - log_odds).abs() < 1e-4 * log_odds.abs().max(1.0), "{sum} {log_odds}: {cells:?}");
+        predicted[value("prediction") as usize] += 1;
+    }
+    assert!(predicted[0] > 2 && predicted[1] > 2, "{predicted:?}");
 }
 
 #[test]

@@ -205,7 +205,9 @@ fn classes_have_their_scores_and_a_cost_has_its_threshold() {
     let (losses, lambda) = (at_each["values"].as_array().unwrap(), report["lambda"].as_f64().unwrap());
     let least = (0..4).min_by(|a, b| losses[*a].as_f64().unwrap().total_cmp(&losses[*b].as_f64().unwrap())).unwrap();
     assert!((lambda / [1e-3, 1e-4, 1e-5, 1e-6][least] - 1.0).abs() < 1e-12, "{report}");
-    assert!(figure("held-out error").flatten().unwrap()["values"][0].as_f64().unwrap() < 0.1, "{report}");
+    let chosen_loss = &figure("cv log-loss").flatten().unwrap()["values"];
+    assert_eq!(*chosen_loss, serde_json::json!([losses[least]]), "{report}");
+    assert!(figure("cv error").flatten().unwrap()["values"][0].as_f64().unwrap() < 0.1, "{report}");
 }
 
 /// Returns the area under the ROC curve and the average precision of a score, by counts over rows.

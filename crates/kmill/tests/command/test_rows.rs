@@ -133,6 +133,33 @@ fn a_fit_does_not_read_its_test_rows() {
     assert_eq!(numbers(&kept), numbers(&alone));
 }
 
+/// Without a task, a target of integers is a number: `--split` names the specification of the test
+/// rows of a fit to classes, which chooses them within each class.
+#[test]
+fn a_split_by_integer_classes_names_the_rows_of_the_fit() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    write_table(&at.join("t.csv"), |cells| cells[5] = (cells[0].parse::<u64>().unwrap() % 7 / 6).to_string());
+    let line = |target: &str, spec: &str| {
+        let (code, _, stderr) =
+            kmill(at, &format!("convert t.csv --target {target} --split a.csv,b.csv --test {spec}"));
+        assert_eq!(code, 0, "{stderr}");
+        (ids(at, "b.csv"), stderr)
+    };
+    let (plain, note) = line("label", "20%");
+    let advice = "the target has 2 distinct integer values; a fit to classes with --test 20% chooses its test rows within each class: \
+                  --test 20%:label writes the same rows";
+    assert!(note.contains(advice), "{note}");
+    let (within_classes, silent) = line("label", "20%:label");
+    assert!(!silent.contains("distinct integer") && plain != within_classes, "{silent}");
+    let fit = "fit logistic t.csv --target label --features a,b --rank 20 --lambda 1e-3 --test 20% -o m --json";
+    let in_fit = ok(at, fit)["test_set"]["scores"]["log_loss"].as_f64().unwrap();
+    let in_file = ok(at, "evaluate m b.csv --json")["log_loss"].as_f64().unwrap();
+    assert!((in_fit - in_file).abs() < 1e-12, "{in_fit} {in_file}");
+    let (_, number) = line("y", "20%");
+    assert!(!number.contains("distinct integer"), "{number}");
+}
+
 /// Rows without a target are in neither part, as in a fit.
 #[test]
 fn rows_without_a_target_are_in_neither_file() {

@@ -41,6 +41,8 @@ pub use crate::score::{
     PredictionSpread, RegressionErrors, TopScores,
 };
 pub use anomalous_rows::AnomalousRow;
+#[doc(hidden)]
+pub use column_effects::MAX_DEPENDENCE_ROWS;
 pub use evaluate::{ChartData, Evaluation, NoveltyScores};
 pub use explanation::FeatureContribution;
 pub use extras::Extras;
@@ -139,6 +141,13 @@ impl Predictor {
             Some(positive) => Ok(Self { rule: DecisionRule { positive_class: positive, ..self.rule }, ..self }),
             None => Err(Error::option("positive", label, format!("the classes are {}", labels.join(" and ")))),
         }
+    }
+
+    /// Returns the positive class of a two-class model; `None` for other models.
+    #[doc(hidden)]
+    pub fn positive_label(&self) -> Option<&Label> {
+        let classes = self.classes().filter(|classes| classes.labels().len() == 2)?;
+        classes.labels().get(self.rule.positive_class)
     }
 
     /// Sets the decision threshold. A row is positive if the probability of the positive class is

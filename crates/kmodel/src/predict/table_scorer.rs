@@ -146,15 +146,15 @@ impl<'a, T: Real> TableScorer<'a, T> {
             if model.rounds_to_f32() || self.keeps_incomplete() { shape.input_count * size_of::<T>() } else { 0 };
         let metric_bytes = if model.metric.is_some() { d * size_of::<T>() } else { 0 };
         let range_bytes = self.outside_value_counts.len() * size_of::<T>();
-        let explainer_bytes =
-            self.explainer.as_ref().map_or(0, |explainer| explainer.tile_bytes(lanes::TILE_ROWS, threads));
-        let tile_bytes = lanes::TILE_ROWS * (rounded_bytes + metric_bytes + range_bytes) + explainer_bytes;
+        let tile_rows = self.tile_rows(threads);
+        let explainer_bytes = self.explainer.as_ref().map_or(0, |explainer| explainer.tile_bytes(tile_rows, threads));
+        let tile_bytes = tile_rows * (rounded_bytes + metric_bytes + range_bytes) + explainer_bytes;
         let range = self.selected.range();
         let mut segment_rows = self.segment_rows(target_value_count, memory);
         loop {
             let row_count = segment_rows.min(range.end - range.start) as usize;
             let lane_memory = LaneMemory {
-                tile_rows: lanes::TILE_ROWS,
+                tile_rows,
                 name: "kernel values and scores",
                 bytes: model.scratch_bytes(1) + tile_bytes + row_count * self.row_bytes(target_value_count),
                 shared_terms: [other_terms, &[self.prepared.plan_term(preimage_bytes)]].concat(),
@@ -166,6 +166,10 @@ impl<'a, T: Real> TableScorer<'a, T> {
                 lanes => return Ok((lanes?, segment_rows)),
             }
         }
+    }
+
+    fn tile_rows(&self, threads: usize) -> usize {
+        self.explainer.as_ref().map_or(lanes::TILE_ROWS, |explainer| explainer.tile_rows(threads))
     }
 
     /// Returns the bytes per row of a segment: scores, components, quadratic function and residual,
@@ -222,8 +226,10 @@ impl<'a, T: Real> TableScorer<'a, T> {
     ) -> Result<u64> {
         let source = self.source()?;
         let recorder = run.stage_recorder();
-        let observer = recorder.start_stage("predict", self.selected.row_count_if_known());
-        let pass = Pass { segment_rows, ..lanes::default_pass(lanes.count, run.workers(), &*observer) };
+        let stage_name = if self.explainer.is_some() { "predict and explain" } else { "predict" };
+        let observer = recorder.start_stage(stage_name, self.selected.row_count_if_known());
+        let tile_rows = self.tile_rows(run.workers().threads());
+        let pass = Pass { tile_rows, segment_rows, ..lanes::default_pass(lanes.count, run.workers(), &*observer) };
         let report = pass.for_each_segment(&source, self, |scores: Scores| visitor(&scores))?;
         if report.rows == 0 {
             let what = self.selected.table().files().next().map(|file| file.display().to_string()).unwrap_or_default();

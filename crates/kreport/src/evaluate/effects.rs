@@ -2,7 +2,7 @@
 
 use crate::page::{self, Axis, Chart, DataPoint, MAX_FEATURES, Section, Series, extent};
 use crate::table::{Align, AlignedTable, format_count, number};
-use ksolve::predict::{ColumnEffect, ColumnEffects, DependencePoint, PredictionSpread};
+use ksolve::predict::{ColumnEffect, ColumnEffects, DependencePoint, MAX_DEPENDENCE_ROWS, PredictionSpread};
 use kstore::Label;
 use std::fmt;
 
@@ -83,14 +83,18 @@ pub(super) fn sections(effects: &ColumnEffects) -> Vec<Section> {
     let charts: Vec<Chart> =
         shown.filter_map(|(i, column)| dependence_chart(i, column, &quantity, &effects.classes, heights)).collect();
     if !charts.is_empty() {
+        let dependence_rows = format_count(effects.rows.min(MAX_DEPENDENCE_ROWS) as u64);
         let lines = match has_bands {
             true => {
-                "Line: mean prediction if the column has this value in all rows. Band: from the lower to the upper decile of the rows; \
-                 a band that is not parallel to the line means that the effect depends on other columns."
-                    .to_string()
+                format!(
+                    "Line: mean prediction of {dependence_rows} random rows if the column has this value in all of them. Band: from the \
+                     lower to the upper decile of the rows; a band that is not parallel to the line means that the effect depends on \
+                     other columns."
+                )
             }
             false => format!(
-                "Lines: mean {measure} of each class if the column has this value in all rows, for the {} most frequent classes.",
+                "Lines: mean {measure} of each class, over {dependence_rows} random rows, if the column has this value in all of them, \
+                 for the {} most frequent classes.",
                 effects.classes.len()
             ),
         };
@@ -156,7 +160,7 @@ mod tests {
             dependence,
         };
         let effects = ColumnEffects {
-            rows: 200,
+            rows: 150,
             exchanges: 3,
             loss_name: "log-loss",
             loss: 0.3,
@@ -174,10 +178,13 @@ mod tests {
         let body = &dependence.body;
         assert_eq!((body.matches("class=\"band c0\"").count(), body.matches("class=\"error c0\"").count()), (1, 1));
         assert!(body.contains(">Ulm</text>") && body.contains(">probability of yes</text>"), "{body}");
-        let several =
-            ColumnEffects { classes: ["a", "b", "<c>"].map(|class| Label::Text(class.into())).to_vec(), ..effects };
+        assert!(body.contains("mean prediction of 150 random rows if the column"), "{body}");
+        let classes = ["a", "b", "<c>"].map(|class| Label::Text(class.into())).to_vec();
+        let several = ColumnEffects { rows: 367, classes, ..effects };
         let body = &super::sections(&several)[1].body;
         assert_eq!((body.matches("class=\"series s").count(), body.matches("class=\"band").count()), (6, 0), "{body}");
+        // fewer rows than the importance has
+        assert!(body.contains("over 200 random rows, if the column"), "{body}");
         assert!(
             body.contains("data-name=\"&lt;c&gt;\"") && body.contains(">probability of the class</text>"),
             "{body}"

@@ -303,7 +303,7 @@ pub(super) fn classification_facts(scores: &ClassificationScores) -> Vec<(&'stat
         let ThresholdScores { threshold, false_alarms, misses, .. } = cost.best_threshold;
         let best = format!(
             "{}: cost {} per row, {} false positives, {} false negatives; set it with --threshold",
-            number(threshold, 6),
+            number(threshold, 4),
             number(cost.minimum, 4),
             format_list(&[false_alarms]),
             format_list(&[misses])
@@ -313,7 +313,11 @@ pub(super) fn classification_facts(scores: &ClassificationScores) -> Vec<(&'stat
     if scores.unknown > 0.0 {
         facts.push((
             "unknown",
-            format!("{} rows of classes that the model does not have", format_list(&[scores.unknown])),
+            format!(
+                "{} of the rows have a class that the model does not know; error rate, accuracy, precision and f1 count them as errors, all \
+                 other scores leave them out",
+                format_list(&[scores.unknown])
+            ),
         ));
     }
     facts

@@ -71,7 +71,7 @@ impl FitReport {
 
     /// Returns true if the page shows the increase of the error if a column is exchanged between
     /// rows. It is then the only list of importance: slopes and weights answer other questions.
-    fn has_measured_importance(&self) -> bool {
+    pub(super) fn has_measured_importance(&self) -> bool {
         self.test_set.as_ref().is_some_and(|test_set| test_set.scores.effects().is_some())
     }
 

@@ -7,11 +7,11 @@ use crate::fit::Verbosity;
 use crate::growth::growth_lines;
 use crate::importance::{bars, describe_metric, importance, slopes, weight_heading, weights_fact};
 use crate::table::{
-    AlignedTable, Grid, MAX_LISTED, facts, format_count, format_list, format_seconds, number, optional_number,
+    AlignedTable, Grid, MAX_LISTED, facts, format_count, format_list, format_seconds, number, optional_number, percent,
     rounded_kernel, short_lambda,
 };
 use kfit::solver::parameter::{C, NODES, Regularisation};
-use kfit::solver::{EACH_PENALTY_SUFFIX, EFFECTIVE_DIMENSION, LAMBDA_OF_EACH_LEVEL, by_name};
+use kfit::solver::{CV_ERROR, EACH_PENALTY_SUFFIX, EFFECTIVE_DIMENSION, LAMBDA_OF_EACH_LEVEL, by_name};
 use ksolve::{Certificate, SurfaceCell};
 use kstore::{budget::format_bytes, display};
 use std::fmt;
@@ -106,7 +106,7 @@ impl FitReport {
         facts.extend(fit.second_view_kernel.iter().map(|second_kernel| ("with kernel", kernel(second_kernel))));
         facts.extend(fit.members.iter().map(|member| ("mean with", kernel(member))));
         facts.extend(fit.metric.iter().map(|metric| ("metric", describe_metric(metric))));
-        let weights_fact = |metric| weights_fact(metric, &self.coded_columns());
+        let weights_fact = |metric| weights_fact(metric, &self.coded_columns(), self.has_measured_importance());
         facts.extend(fit.metric.iter().filter(|_| !is_verbose).map(weights_fact));
         facts.extend(fit.landmarks.iter().map(|landmarks| {
             let by = format!("by {} among {} rows", landmarks.scheme, format_count(landmarks.candidates));
@@ -176,6 +176,9 @@ impl FitReport {
             ("lambda" | "C", 0 | 1) => None,
             ("lambda", _) => Some(("lambdas compared", format_lambdas(&figure.values))),
             ("C", _) => Some(("values of C compared", format_list(&figure.values))),
+            (CV_ERROR, 1) => Some((CV_ERROR, percent(figure.values[0]))),
+            // the only value is the error of the chosen parameter, which has a line of its own
+            (name, count) if name.ends_with(EACH_PENALTY_SUFFIX) && count == level_count => None,
             (name, count) if name.ends_with(EACH_PENALTY_SUFFIX) => {
                 // the errors of the first level, then of the second
                 let levels = figure.values.chunks(count.div_ceil(level_count).max(1)).map(format_list);
@@ -304,6 +307,10 @@ model: m.safetensors (120 KiB), in 4.5 s and at most 400 MiB of memory
         assert!(squeezed.contains("lambda of each level 1e-4, 1e-3 train mse"), "{text}");
         assert!(squeezed.contains("at each 0.3000, 0.2500; 0.1250, 0.1500 model"), "{text}");
         assert!(report.fit.to_string().contains(", lambda 0.0001/0.001, train"), "{}", report.fit);
+        report.fit.figures =
+            vec![figure("cv error", &[0.1875]), figure("lambda", &[1e-3]), figure("held-out error at each", &[0.1875])];
+        let text = report.to_string();
+        assert!(text.contains("cv error   18.8 %\n") && !text.contains("at each"), "{text}");
         report.fit.lambda = Some(1e-4);
         assert!(!report.to_string().contains("lambda of each level"), "one lambda for all levels");
     }

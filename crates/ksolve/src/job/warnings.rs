@@ -139,12 +139,14 @@ fn lambda_edge_warning(report: &FitReport) -> Option<String> {
 /// Warns if the best value of a grid is its first or its last, and the error still falls there.
 fn grid_edge_warning(name: &str, grid: &[(f64, Option<f64>)], best_index: usize, error_name: &str) -> Option<String> {
     let (best_value, error) = grid[best_index];
-    let (neighbour, extreme_name, direction, extended_value) = match best_index {
+    let (neighbour, extreme_name, direction) = match best_index {
         _ if grid.len() < 2 => return None,
-        0 => (grid[1], "smallest", "down", best_value / 1e3),
-        _ if best_index + 1 == grid.len() => (grid[best_index - 1], "largest", "up", best_value * 1e3),
+        0 => (grid[1], "smallest", "down"),
+        _ if best_index + 1 == grid.len() => (grid[best_index - 1], "largest", "up"),
         _ => return None,
     };
+    // two more steps of the grid; a neighbour of 0 has no ratio
+    let extended_value = best_value * (best_value / neighbour.0).powi(2).clamp(1e-3, 1e3);
     (neighbour.1? > (1.0 + MIN_ERROR_CHANGE) * error?).then(|| {
         let (best_text, extended_text) = (short_number(best_value), short_number(extended_value));
         format!(
@@ -271,7 +273,7 @@ mod tests {
         );
         assert_warning(
             &|r| (r.lambda, r.surface[3].cv_mse, r.surface[0].cv_mse) = (Some(1e-4), Some(0.09), Some(0.0901)),
-            "lambda 1e-4 is the smallest value tried, and the error still falls there; extend the grid down to `lambda` 1e-7",
+            "lambda 1e-4 is the smallest value tried, and the error still falls there; extend the grid down to `lambda` 1e-6",
         );
         assert_warning(
             &|r| {
@@ -279,7 +281,7 @@ mod tests {
                 r.surface.iter_mut().for_each(|cell| cell.lambda *= 1e-4);
                 (r.lambda, r.surface[3].cv_mse, r.surface[0].cv_mse) = (Some(1e-8), Some(0.09), Some(0.0901));
             },
-            "down to `lambda` 1e-11, with `precision` f64",
+            "down to `lambda` 1e-10, with `precision` f64",
         );
         assert_warning(&|r| r.surface[1].cv_mse = Some(0.119), "from rank 10 to 20");
         let compared = |errors: [f64; 3]| {
@@ -288,7 +290,7 @@ mod tests {
         };
         assert_warning(
             &|r| r.figures = compared([5.0, 4.0, 3.0]),
-            "C 10 is the largest value tried, and the held-out error still falls there; extend the grid up to `C` 1e4",
+            "C 10 is the largest value tried, and the held-out error still falls there; extend the grid up to `C` 1e3",
         );
         assert_warning(&|r| r.figures = compared([3.0, 4.0, 5.0]), "C 0.1 is the smallest");
         let mut inside = good();

@@ -1,11 +1,12 @@
 //! Contributions of columns to predictions, compared with their definition as a sum over subsets.
 
-use ksolve::job::{ElementType, Fit, Run};
+use ksolve::job::{ElementType, Fit, Run, StageObserver};
 use ksolve::predict::{Evaluation, Extras, Predictor};
 use kstore::arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
+use kstore::pass::Observer;
 use kstore::{Selection, Table};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 const CITIES: [&str; 3] = ["Bonn", "Kiel", "Ulm"];
 
@@ -132,6 +133,39 @@ fn the_bits_of_contributions_depend_on_no_threads_and_no_other_rows() {
         let (few, _) = contributions(&predictor, &table(3), &Run::new().threads(1));
         assert_eq!(all[..15], few[..], "{kernel}");
     }
+}
+
+/// Records the number of rows of each step of the progress.
+#[derive(Default)]
+struct Steps(Mutex<Vec<u64>>);
+
+impl Observer for &Steps {
+    fn advance(&self, rows: u64) {
+        self.0.lock().unwrap().push(rows);
+    }
+}
+
+impl StageObserver for Steps {
+    fn start_stage<'a>(&'a self, _: &str, _: Option<u64>) -> Box<dyn Observer + 'a> {
+        Box::new(self)
+    }
+    fn warn(&self, _: String) {}
+}
+
+#[test]
+fn progress_counts_few_explained_rows_at_a_time() {
+    let (predictor, table, steps) = (fit("gaussian(sigma=1.5)"), table(60), Steps::default());
+    let (_, predictions) = contributions(&predictor, &table, &Run::new().threads(2).observer(&steps));
+    let steps = steps.0.into_inner().unwrap();
+    assert_eq!((steps.iter().sum::<u64>(), steps.iter().max()), (60, Some(&16)), "{steps:?}");
+    // the tiles of a run without contributions are larger, and their predictions have the same bits
+    let (selected, mut plain) = (predictor.select(&table, Selection::default()).unwrap(), Vec::new());
+    let keep = |scores: &ksolve::predict::Scores| {
+        plain.extend_from_slice(&scores.scores);
+        Ok(())
+    };
+    predictor.score_table(&selected, Extras::default(), Vec::new(), &Run::new(), keep).unwrap();
+    assert_eq!(plain, predictions);
 }
 
 #[test]

@@ -156,6 +156,10 @@ fn what_does_not_fit_is_told_with_its_line_and_a_remedy() {
         let error = fault(format!("{start}{rest}").as_bytes());
         assert!(error.contains(part), "{error}\nexpected: {part}");
     }
+    let expected = "line 6, column \"a\": expected a number, because the column was missing in the first 3 rows, found \"no\"; \
+                    give `types` a=text, or set `infer_rows` above 3";
+    let error = fault(b"a,t\n,x\nNA,\"y\ny\"\n,z\nno,w\n");
+    assert!(error.contains(expected), "{error}");
     let latin = [start.as_bytes(), b"4,M\xfcnchen\n"].concat();
     assert!(fault(&latin).contains("expected text in UTF-8, found \"M\u{fffd}nchen\""), "{}", fault(&latin));
     assert!(fault(b"").contains("it is empty"));

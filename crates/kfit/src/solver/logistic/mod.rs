@@ -41,7 +41,8 @@ use super::parameter::{
     C_GRID, CLASS_WEIGHT, DEFAULT_LAMBDA_GRID, FOLDS, INTERCEPT, INTERVAL, STEPS, Settings, TOLERANCE, WEIGHTS,
 };
 use super::{
-    NamedValues, Regularisation, Solution, Solver, SolverFamily, SolverProperties, cross_validation, hessian_blocks,
+    CV_ERROR, NamedValues, Regularisation, Solution, Solver, SolverFamily, SolverProperties, cross_validation,
+    hessian_blocks,
     newton::{self, Start, Target},
 };
 use crate::features::{self, FitData, GatherOptions, StoredFeatures};
@@ -196,7 +197,7 @@ impl<T: Real> Solver<T> for Logistic {
             &self.penalties,
             data,
             &features.weights,
-            (1, targets.held_out_name()),
+            (1, targets.error_names()),
             held_out_scores,
             row_loss,
         )?;
@@ -218,7 +219,7 @@ impl<T: Real> Solver<T> for Logistic {
             (Loss::new(&features, rows, score_count, self.intercept, &*stage), features.as_f64());
         let f64_loss = || Loss::new(&f64_features, rows, score_count, self.intercept, &*stage).without_probabilities();
         let (mut solution, _, loss) = newton::fit(targets.method_name(), data, loss, f64_loss, moments, target, start)?;
-        solution.figures.insert(0, NamedValues::single(targets.loss_name(), targets.loss_unit() * loss));
+        solution.figures.insert(0, NamedValues::single(targets.train_loss_name(), targets.loss_unit() * loss));
         if let Some(class_labels) = data.classes().filter(|_| !selection.scores.is_empty()) {
             let rows = selection.scores.chunks_exact(score_count).zip(&features.class_codes).enumerate();
             let misclassified = |(i, (row, code)): (usize, (&[T], &u32))| {
@@ -226,7 +227,7 @@ impl<T: Real> Solver<T> for Logistic {
             };
             let error_rate =
                 features.weights.weight_sum(rows.filter_map(misclassified)) / features.weight_outside(None);
-            solution.figures.push(NamedValues::single("held-out error", error_rate));
+            solution.figures.push(NamedValues::single(CV_ERROR, error_rate));
         }
         solution.figures.extend(selection.figures);
         solution.passes += selection.passes + u64::from(sample_rows > 0);

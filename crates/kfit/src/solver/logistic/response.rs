@@ -1,6 +1,7 @@
 //! What the scores predict: classes, or numbers with a logarithmic link.
 
 use crate::features::{FitData, StoredFeatures};
+use crate::solver::cross_validation::ErrorNames;
 use crate::solver::{ClassWeight, Solution};
 use crate::{Classes, Deviance, Error, Intercept, Link, RegressionLoss, Result};
 use kapprox::Real;
@@ -157,12 +158,16 @@ impl Targets<'_> {
         if matches!(self, Self::Classes { .. }) { 1.0 } else { 2.0 }
     }
 
-    pub(super) fn loss_name(&self) -> &'static str {
-        if matches!(self, Self::Classes { .. }) { "log-loss" } else { "deviance" }
+    pub(super) fn train_loss_name(&self) -> &'static str {
+        if matches!(self, Self::Classes { .. }) { "train log-loss" } else { "train deviance" }
     }
 
-    pub(super) fn held_out_name(&self) -> &'static str {
-        if matches!(self, Self::Classes { .. }) { "held-out log-loss at each" } else { "held-out deviance at each" }
+    pub(super) fn error_names(&self) -> ErrorNames {
+        let (chosen, at_each) = match self {
+            Self::Classes { .. } => ("cv log-loss", "held-out log-loss at each"),
+            Self::Numbers { .. } => ("cv deviance", "held-out deviance at each"),
+        };
+        ErrorNames { chosen, at_each }
     }
 
     pub(super) fn method_name(&self) -> &'static str {

@@ -32,7 +32,7 @@
 //!     .report
 //!     .figures
 //!     .iter()
-//!     .find(|figure| figure.name == "share of pairs in the wrong order")
+//!     .find(|figure| figure.name == "train share of pairs in the wrong order")
 //!     .unwrap();
 //! assert!(wrong.values[0] < 0.01, "{wrong:?}");
 //! # Ok::<(), ksolve::Error>(())
@@ -170,7 +170,10 @@ impl Ranking {
             &self.penalties,
             pair_count,
             errors,
-            "held-out share of pairs in the wrong order at each",
+            cross_validation::ErrorNames {
+                chosen: "cv share of pairs in the wrong order",
+                at_each: "held-out share of pairs in the wrong order at each",
+            },
         );
         Ok((self.penalties[index], figures.into(), held_out_scores.passes))
     }
@@ -233,7 +236,7 @@ impl<T: Real> Solver<T> for Ranking {
             newton::fit("ranking", data, loss, f64_loss, moments, target, newton::Start::Zero)?;
         let pair_error_rate = groups.pair_counts(&f64_loss.scores, features.workers()).error_rate();
         let order_figures = [
-            NamedValues::single("share of pairs in the wrong order", pair_error_rate.unwrap_or_default()),
+            NamedValues::single("train share of pairs in the wrong order", pair_error_rate.unwrap_or_default()),
             NamedValues::single("pairs", pair_count),
         ];
         solution.figures.splice(..0, order_figures);

@@ -27,7 +27,7 @@ use super::{
 };
 use crate::features::{self, FitData, GatherOptions, StoredFeatures};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
-use crate::solver::cross_validation::{self, HeldOutFits, HeldOutScores, LinearFunction, SelectedPenalty};
+use crate::solver::cross_validation::{self, ErrorNames, HeldOutFits, HeldOutScores, LinearFunction, SelectedPenalty};
 use crate::solver::parameter::{FOLDS, GAP, INTERVAL, PROBABILITIES, STEPS};
 use crate::solver::{
     ClassWeight, NamedValues, Regularisation, Settings, Solution, Solver, SolverProperties, reject_if,
@@ -228,7 +228,7 @@ impl Svm {
             &self.penalties,
             data,
             weights,
-            (1, "held-out error at each"),
+            (1, ErrorNames::ERROR_RATE),
             held_out_scores,
             error,
         )

@@ -22,7 +22,7 @@ use super::target_scale::{mean_and_deviation, positive_or_one, robust_deviation}
 use super::{SolveContext, Workspace, group_size, max_idle_steps, solution_of, solve, solve_path, stages};
 use crate::features::{FitData, GatherOptions, StoredFeatures};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
-use crate::solver::cross_validation::{self, HeldOutFits, HeldOutScores, LinearFunction};
+use crate::solver::cross_validation::{self, ErrorNames, HeldOutFits, HeldOutScores, LinearFunction};
 use crate::solver::{Regularisation, Solution, Solver, SolverProperties, reject_if};
 use crate::{Intercept, RegressionLoss, Result};
 use kapprox::Real;
@@ -78,14 +78,15 @@ pub(super) struct FitLosses {
 }
 
 impl FitLosses {
-    pub(super) fn held_out_name(&self) -> &'static str {
-        match self.model_loss {
-            None => "held-out mse at each",
-            Some(RegressionLoss::Pinball(_)) => "held-out pinball loss at each",
-            Some(RegressionLoss::Expectile(_)) => "held-out expectile loss at each",
-            Some(RegressionLoss::Huber(_)) => "held-out huber loss at each",
-            Some(RegressionLoss::Deviance(_)) => "held-out deviance at each",
-        }
+    pub(super) fn error_names(&self) -> ErrorNames {
+        let (chosen, at_each) = match self.model_loss {
+            None => ("cv mse", "held-out mse at each"),
+            Some(RegressionLoss::Pinball(_)) => ("cv pinball loss", "held-out pinball loss at each"),
+            Some(RegressionLoss::Expectile(_)) => ("cv expectile loss", "held-out expectile loss at each"),
+            Some(RegressionLoss::Huber(_)) => ("cv huber loss", "held-out huber loss at each"),
+            Some(RegressionLoss::Deviance(_)) => ("cv deviance", "held-out deviance at each"),
+        };
+        ErrorNames { chosen, at_each }
     }
 
     /// Returns the number of functions of each target.
@@ -320,7 +321,7 @@ impl<T: Real> Solver<T> for Regression {
             &self.penalties,
             data,
             &features.weights,
-            (losses.level_count(), losses.held_out_name()),
+            (losses.level_count(), losses.error_names()),
             || self.held_out_scores(&features, data, &losses.functions),
             error,
         )?;

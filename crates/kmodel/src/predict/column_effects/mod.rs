@@ -22,9 +22,11 @@ use kstore::SelectedTable;
 use sample::EffectSample;
 use std::ops::Range;
 
-/// Maximum number of rows, and of rows of the partial dependence.
+/// Maximum number of rows.
 const MAX_ROWS: usize = 2_000;
-const MAX_DEPENDENCE_ROWS: usize = 200;
+/// Maximum number of rows of the partial dependence, which predicts each row at up to 120 values.
+#[doc(hidden)]
+pub const MAX_DEPENDENCE_ROWS: usize = 200;
 /// Minimum number of rows: fewer rows say little about a column.
 const MIN_ROWS: usize = 30;
 /// Maximum number of predictions for the importance of all columns.

@@ -104,6 +104,12 @@ impl<'a, T: Real> ShapleyExplainer<'a, T> {
         self.columns.len() * self.prepared.model.dims().2
     }
 
+    /// Returns the number of rows of a tile: few, because a row may take seconds, and a run reports
+    /// its progress and reacts to an interruption after each tile.
+    pub(super) fn tile_rows(&self, threads: usize) -> usize {
+        STRIP_ROWS * threads.max(1)
+    }
+
     /// Returns the bytes of the buffers of one thread.
     pub(super) fn scratch_bytes(&self) -> usize {
         match &self.product_game {

@@ -94,6 +94,11 @@ impl ColumnSniffer {
         !self.has_values
     }
 
+    /// Returns whether the column has its type only because none of its rows had a value.
+    pub(super) fn has_default_type(&self) -> bool {
+        !self.has_values && self.declared_type.is_none()
+    }
+
     pub(super) fn inferred_with(&self, marks: NumberSeparators) -> InferredType {
         self.inferred_types[marks as usize]
     }

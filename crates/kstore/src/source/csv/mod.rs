@@ -164,6 +164,7 @@ fn read_table(
     table.format.reading = reading;
     let (types, kinds): (Vec<_>, Vec<_>) = columns.into_iter().unzip();
     table.format.types = types;
+    table.format.has_default_type = sniffers.iter().map(ColumnSniffer::has_default_type).collect();
     let all_missing = sniffers.iter().map(ColumnSniffer::is_blank).collect();
     Ok(table.with_columns(names.into_iter().zip(kinds)).with_all_missing(all_missing))
 }
@@ -240,22 +241,17 @@ struct Csv {
     /// Whether rows may have fewer fields than names.
     pad_rows: bool,
     types: Vec<ColumnType>,
+    /// For each column, whether all rows that determine its type miss its value.
+    has_default_type: Vec<bool>,
     reading: TextReadOptions,
     notes: Vec<String>,
 }
 
 impl Csv {
     #[cold]
-    fn value_error(
-        &self,
-        column: &Column,
-        column_type: &ColumnType,
-        row: u64,
-        expected: &str,
-        field: &[u8],
-    ) -> RowError {
+    fn value_error(&self, (index, column): (usize, &Column), row: u64, expected: &str, field: &[u8]) -> RowError {
         let infer_rows = self.infer_rows;
-        let expected = match column_type {
+        let expected = match &self.types[index] {
             ColumnType::Number(form) => format!("{expected}{form}"),
             _ => expected.to_string(),
         };
@@ -265,6 +261,11 @@ impl Csv {
             _ if row < infer_rows => {
                 RowError::new(expected, found, "write it like the other rows, or give `decimal` or `types`")
             }
+            _ if self.has_default_type[index] => RowError::new(
+                format!("{expected}, because the column was missing in the first {infer_rows} rows"),
+                found,
+                format!("give `types` {}=text, or set `infer_rows` above {row}", column.name),
+            ),
             _ => RowError::new(
                 format!("{expected} as in the first {infer_rows} rows"),
                 found,
@@ -348,7 +349,7 @@ impl TextChunk for CsvChunk<'_> {
                 && let Err(expected) =
                     fields::append_field(&mut builders[*slot], field, &csv.types[i], &csv.reading.missing_words)
             {
-                first_error.get_or_insert_with(|| csv.value_error(&columns[i], &csv.types[i], row, expected, field));
+                first_error.get_or_insert_with(|| csv.value_error((i, &columns[i]), row, expected, field));
             }
             Ok::<(), Infallible>(())
         });

@@ -232,7 +232,7 @@ impl Regression {
             &self.penalties,
             data,
             &problem.weights,
-            (level_count, losses.held_out_name()),
+            (level_count, losses.error_names()),
             held_out_scores,
             error,
         )?;
