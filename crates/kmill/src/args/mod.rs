@@ -152,8 +152,8 @@ fn solver_in(words: &[OsString]) -> Option<(&'static str, &'static SolverFamily)
 
 /// IDs of options that every solver has. `kmill fit --help` lists them; the help of one solver
 /// (`kmill fit svr --help`) omits them, because few runs need them.
-const HIDDEN_IN_SOLVER_HELP: &str = "missing_target text categories hash times no_clip candidates precision combine resume fresh \
-    checkpoint_every scratch scratch_limit states patience json quiet";
+const HIDDEN_IN_SOLVER_HELP: &str = "missing_target difference text categories hash times no_clip candidates precision combine \
+    resume fresh checkpoint_every scratch scratch_limit states patience json quiet";
 
 /// Heading of the options for text files, which the help of one solver also omits.
 const TEXT_FILES: &str = "Text files";

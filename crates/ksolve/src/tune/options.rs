@@ -40,6 +40,7 @@ pub enum SolverMeasure {
     Error,
     /// Loss by which the model was fitted: the loss of quantiles, expectiles or Huber regression,
     /// or the deviance.
+    #[doc(hidden)]
     Loss,
     /// 1 − area under the ROC curve of two classes.
     Auc,
