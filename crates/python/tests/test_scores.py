@@ -231,8 +231,13 @@ def test_evaluate_reads_tables_and_files(tmp_path):
     model = kmill.KernelRidge(rank=60, lambdas=1e-5).fit_files(path, "y", features=list("abcd") + ["city"], where="a < 1")
     by_files = kmill.evaluate(model, path, where="a >= 1", sample_weight="w")
     rest = frame[frame.a >= 1]
+
+    def scores(evaluation):
+        # the rows that exchange their values depend on the row numbers, which differ in a part of a file
+        return {name: value for name, value in evaluation.to_dict().items() if name != "importance"}
+
     for X, target, weight in ((rest, rest.y, rest.w), (arrow.Table.from_pandas(rest, preserve_index=False), "y", "w")):
-        assert kmill.evaluate(model, X, target, sample_weight=weight).to_dict() == by_files.to_dict()
+        assert scores(kmill.evaluate(model, X, target, sample_weight=weight)) == scores(by_files)
     assert by_files["mse"] == pytest.approx(mean_squared_error(rest.y, model.predict(rest), sample_weight=rest.w))
     numbers = kmill.KernelRidge(rank=60, lambdas=1e-5).fit_files(path, "y", features=list("abcd"))
     by_files, frame = kmill.evaluate(numbers, path, sample_weight="w"), frame.drop(columns="city")

@@ -160,7 +160,7 @@ fn a_fit_is_compared_with_a_past_value_as_the_forecast() {
     assert!(good.contains("in hour; hour is a date") && good.contains("--features '*,!hour'"), "{good}");
     // a fit that shrinks to the mean is worse
     let (_, _, poor) = kmill(at, &format!("{fit} --lambda 1e3 -o poor"));
-    assert!(poor.contains(&format!("{expected:.3} of the past value (lag 24) as the forecast")), "{poor}");
+    assert!(poor.contains(&format!("{expected:.4} of the past value (lag 24) as the forecast")), "{poor}");
     // a fit without lags of the target does not know the last value
     let none =
         ok(at, "fit ridge t.csv --target count --lags holiday:1 --missing drop --rank 20 --test 20% -o n --json");
