@@ -185,7 +185,7 @@ impl Lags {
         self.base().map(|(column, rows)| (column, format!("{column}_change{rows}")))
     }
 
-    /// Returns the names of the columns that are no features because of the difference.
+    /// Returns the names of the columns that the difference uses, and that are not features.
     pub(crate) fn level_columns(&self) -> Vec<String> {
         let target = self.difference.iter().map(|difference| difference.column.clone());
         target.chain(self.columns().filter(|column| !column.is_feature).map(|column| column.name)).collect()

@@ -132,7 +132,7 @@ fn length_scales_of_counts_are_learned_from_the_likelier_of_counts_and_logarithm
     let [counts, logs] = [kernel_of("ridge", "count"), kernel_of("ridge", "log")];
     let glm = kernel_of("glm", "count");
     assert!(counts.0 != logs.0 && glm.0 == logs.0, "{counts:?} {logs:?} {glm:?}");
-    // the reported likelihood is that of the counts
+    // the report has the likelihood of the counts
     assert!(glm.1 > counts.1 && (glm.1 - logs.1).abs() > 10.0, "{counts:?} {logs:?} {glm:?}");
 }
 

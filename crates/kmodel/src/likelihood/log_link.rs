@@ -2,8 +2,8 @@
 //!
 //! The functions of such a regression are logarithms of means, so that length scales are learned
 //! from the logarithms of the targets. But logarithms of small counts have much noise, and then the
-//! targets themselves tell more. The likelihood of the targets decides: with z = ln y it is that of
-//! z times the Jacobian Π dz/dy (Box, Cox, "An analysis of transformations", 1964).
+//! targets themselves tell more. The likelihood of the targets decides. With z = ln y, it is the
+//! likelihood of z times the Jacobian Π dz/dy (Box, Cox, "An analysis of transformations", 1964).
 
 use super::{LikelihoodReport, learn};
 use crate::Result;

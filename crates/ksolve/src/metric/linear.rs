@@ -62,8 +62,8 @@ const TOLERANCE: f64 = 1e-8;
 /// Maximum number of columns in the report.
 const MAX_REPORTED_COLUMNS: usize = 1_000;
 
-/// Maximum size of a state of which every lane has one. With larger states, one lane reads the
-/// rows.
+/// Maximum size of the state of a lane if there are several lanes. With larger states, one lane
+/// reads the rows.
 const MAX_STATE_BYTES: usize = 4 << 20;
 
 /// Factors of the columns of sparse rows.

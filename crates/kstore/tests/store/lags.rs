@@ -84,7 +84,7 @@ fn past_values_of_a_difference_are_relative_to_an_earlier_row() {
         let relative = [past[0] - past[4], past[1] - past[4], past[2], past[3] - past[4]];
         assert_eq!(bits(got), bits(&relative), "row {row}");
     }
-    // the level is no feature
+    // the level is not a feature
     assert!(table.select(&only(&["count_lag2"])).is_err() && table.select(&only(&["count"])).is_err());
     let selection = kstore::Selection {
         targets: vec!["count".to_string()],
