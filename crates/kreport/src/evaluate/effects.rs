@@ -116,8 +116,10 @@ fn dependence_chart(
     heights: (f64, f64),
 ) -> Option<Chart> {
     let levels: Vec<String> = effect.dependence.iter().filter_map(|point| point.level.clone()).collect();
+    let values: Vec<f64> = effect.dependence.iter().map(|point| point.value).collect();
     let x = match &levels[..] {
-        [] => Axis::new(&effect.column, page::Scale::Linear, effect.dependence.iter().map(|point| point.value))?,
+        // a column of a few values, such as 0 and 1, has ticks at these values
+        [] => Axis::new(&effect.column, page::Scale::Linear, values.iter().copied())?.with_ticks(&values),
         names => Axis::of_names(&effect.column, names),
     };
     let y = Axis::new(quantity, page::Scale::Linear, [heights.0, heights.1])?;
