@@ -201,9 +201,9 @@ mod tests {
         let html = html_table(&["method", "50"], &[vec!["a<b".to_string(), "0.1".to_string()]]);
         assert!(html.contains("<tr><th>method</th><th>50</th></tr>"), "{html}");
         let row = |word: &str| vec!["a".to_string(), word.to_string(), "0.1".to_string()];
-        let html = html_table(&["class", "confused with", "rate"], &[row("b (10 %)"), row("")]);
-        assert!(html.contains("<th class=\"word\">confused with</th><th>rate</th>"), "{html}");
-        assert!(html.contains("<td class=\"word\">b (10 %)</td><td>0.1</td>"), "{html}");
+        let worded = html_table(&["class", "confused with", "rate"], &[row("b (10 %)"), row("")]);
+        assert!(worded.contains("<th class=\"word\">confused with</th><th>rate</th>"), "{html}");
+        assert!(worded.contains("<td class=\"word\">b (10 %)</td><td>0.1</td>"), "{html}");
         assert!(!html_table(&["class", "rate"], &[row("b"), row("0.2")]).contains("word"), "a number is no text");
         let long = "x".repeat(40);
         let headings =
