@@ -136,7 +136,7 @@ impl<T: Real> Solver<T> for KernelDimensionReduction {
         };
         data.warn_of_fewer_components(self.component_count, direction_count, &why);
         let mut figures = vec![
-            NamedValues { name: "share of the slopes", values: eigenvalues.iter().map(|v| v / trace).collect() },
+            NamedValues { name: "fraction of the slopes", values: eigenvalues.iter().map(|v| v / trace).collect() },
             NamedValues { name: "slope of each column", values: slopes },
         ];
         figures.extend(target_map.map(|target| NamedValues::single("features of the target", target.dims().1 as f64)));

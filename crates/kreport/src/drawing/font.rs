@@ -4,6 +4,7 @@
 //! (`letters.LICENSE`); any other character is drawn as an empty box.
 
 use std::collections::HashMap;
+use std::sync::LazyLock;
 use tiny_skia::PathBuilder;
 
 /// One line per glyph: code point in hexadecimal, advance, and path with the commands M, L, Q and
@@ -29,8 +30,14 @@ pub(super) struct Font {
     glyphs: HashMap<char, Glyph>,
 }
 
+/// Returns the font, which is parsed once.
+pub(super) fn shared() -> &'static Font {
+    static FONT: LazyLock<Font> = LazyLock::new(Font::new);
+    &FONT
+}
+
 impl Font {
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         let parse_glyph = |line: &'static str| {
             let (code, rest) = line.split_once(' ')?;
             let (advance, outline) = rest.split_once(' ').unwrap_or((rest, ""));

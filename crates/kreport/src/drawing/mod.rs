@@ -68,6 +68,24 @@ pub(crate) trait Canvas {
     fn end_group(&mut self) {}
 }
 
+/// Returns the width of a word, in units of the drawing; an estimate for the fonts of a browser.
+/// The widths are from a wide font; East Asian letters, which it lacks, are squares.
+pub(crate) fn text_width(word: &str, font_size: f64) -> f64 {
+    const FIRST_SQUARE_LETTER: char = '\u{1100}';
+    let (square, other): (String, String) = word.chars().partition(|letter| *letter >= FIRST_SQUARE_LETTER);
+    square.chars().count() as f64 * font_size + f64::from(font::shared().text_width(&other, font_size as f32))
+}
+
+/// Shortens a word to a width, in units of the drawing, at a font size.
+pub(crate) fn shorten_to(word: &str, max_width: f64, font_size: f64) -> String {
+    if text_width(word, font_size) <= max_width {
+        return word.to_string();
+    }
+    let mut short = word.to_string();
+    while text_width(&short, font_size) + text_width("…", font_size) > max_width && short.pop().is_some() {}
+    short + "…"
+}
+
 pub(crate) trait Drawing {
     fn size(&self) -> Point;
     /// Returns the title, in one line.
@@ -85,7 +103,8 @@ fn draw_standalone<C: Canvas>(picture: &dyn Drawing, mut canvas: C) -> C {
     canvas.rectangle("paper", (0.0, 0.0), picture.size(), None);
     picture.draw(&mut canvas);
     if let Some(position) = picture.title_position() {
-        canvas.word("title", &picture.title(), position, Anchor::Middle);
+        let room = 2.0 * position.0.min(picture.size().0 - position.0);
+        canvas.word("title", &shorten_to(&picture.title(), room, FONT_SIZE), position, Anchor::Middle);
     }
     canvas
 }
@@ -110,4 +129,18 @@ pub(crate) fn write(picture: &dyn Drawing, path: &Path) -> Result<()> {
         _ => png(picture).map_err(kstore::Error::io("write", path))?,
     };
     output::write_file(path, &bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_shortened_to_a_width() {
+        assert_eq!(shorten_to("rank", 100.0, 12.0), "rank");
+        let short = shorten_to("Durchschnittstemperatur", 100.0, 12.0);
+        assert!(short.starts_with("Durchschn") && short.ends_with('…'), "{short}");
+        assert!((80.0..=100.0).contains(&text_width(&short, 12.0)), "{short}");
+        assert_eq!(text_width("日本", 12.0), 24.0, "squares");
+    }
 }

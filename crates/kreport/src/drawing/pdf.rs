@@ -6,7 +6,11 @@
 //! Reference: ISO 32000-1:2008, "Portable document format, part 1: PDF 1.7", sections 7.5, 8.5 and
 //! 9.6.5.
 
-use super::{Anchor, Canvas, FONT_SIZE, Point, font::Font, shape_style::ShapeStyle};
+use super::{
+    Anchor, Canvas, FONT_SIZE, Point,
+    font::{self, Font},
+    shape_style::ShapeStyle,
+};
 use flate2::{Compression, write::ZlibEncoder};
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -25,7 +29,7 @@ const MAX_LETTERS: usize = 255;
 pub(crate) struct PdfPage {
     size: Point,
     title: String,
-    font: Font,
+    font: &'static Font,
     style: String,
     content: String,
     /// Distinct opacities, in percent.
@@ -76,7 +80,7 @@ impl PdfPage {
         Self {
             size,
             title: title.to_string(),
-            font: Font::new(),
+            font: font::shared(),
             style: super::standalone_style(),
             content: String::new(),
             opacities: Vec::new(),

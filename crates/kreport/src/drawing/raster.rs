@@ -3,7 +3,11 @@
 //! Reference: W3C, "Portable Network Graphics (PNG) Specification (Third Edition)", 2025, sections
 //! 5 and 11.
 
-use super::{Anchor, Canvas, FONT_SIZE, Point, font::Font, shape_style::ShapeStyle};
+use super::{
+    Anchor, Canvas, FONT_SIZE, Point,
+    font::{self, Font},
+    shape_style::ShapeStyle,
+};
 use flate2::{Compression, Crc, write::ZlibEncoder};
 use std::io::{self, Write};
 use tiny_skia::{FillRule, LineCap, Paint, PathBuilder, Pixmap, Rect, Stroke, StrokeDash, Transform};
@@ -14,7 +18,7 @@ const PIXELS_PER_UNIT: f32 = 2.0;
 #[derive(Debug)]
 pub(crate) struct RasterImage {
     pixmap: Pixmap,
-    font: Font,
+    font: &'static Font,
     style: String,
 }
 
@@ -23,7 +27,7 @@ impl RasterImage {
     pub(crate) fn new((width, height): Point) -> Self {
         let pixels = |length: f64| (f64::from(PIXELS_PER_UNIT) * length) as u32;
         let pixmap = Pixmap::new(pixels(width), pixels(height)).expect("a picture has a size");
-        Self { pixmap, font: Font::new(), style: super::standalone_style() }
+        Self { pixmap, font: font::shared(), style: super::standalone_style() }
     }
 
     /// Fills a shape and strokes its outline, before or after filling.

@@ -58,14 +58,9 @@ fn thresholds(
     chart_data: &ChartData,
     position: impl Fn(&ThresholdScores) -> Option<(f64, f64)>,
 ) -> impl Iterator<Item = Series> {
-    let mut last_label: Option<(f64, f64)> = None;
     let mark = |scores: &ThresholdScores| {
-        let (position, text) = (position(scores)?, number(scores.threshold, 3));
-        // labels that would overlap are left out; the tooltip and the table have them
-        let is_free = last_label.is_none_or(|(x, y)| (x - position.0).hypot(y - position.1) > 0.08);
-        let label = if is_free { text.clone() } else { String::new() };
-        last_label = if is_free { Some(position) } else { last_label };
-        Some(DataPoint { label, ..DataPoint::new(position, format!("threshold {text}")) })
+        let text = number(scores.threshold, 3);
+        Some(DataPoint { label: text.clone(), ..DataPoint::new(position(scores)?, format!("threshold {text}")) })
     };
     let marks: Vec<DataPoint> = chart_data.thresholds.iter().filter_map(mark).collect();
     (!marks.is_empty())

@@ -116,8 +116,12 @@ fn dependence_chart(
     heights: (f64, f64),
 ) -> Option<Chart> {
     let levels: Vec<String> = effect.dependence.iter().filter_map(|point| point.level.clone()).collect();
+    // scaling and its inverse round: 1 becomes 0.9999999999999998, a long label
+    let rounded = |value: f64| format!("{value:.11e}").parse().unwrap_or(value);
+    let values: Vec<f64> = effect.dependence.iter().map(|point| rounded(point.value)).collect();
     let x = match &levels[..] {
-        [] => Axis::new(&effect.column, page::Scale::Linear, effect.dependence.iter().map(|point| point.value))?,
+        // a column of a few values, such as 0 and 1, has ticks at these values
+        [] => Axis::new(&effect.column, page::Scale::Linear, values.iter().copied())?.with_ticks(&values),
         names => Axis::of_names(&effect.column, names),
     };
     let y = Axis::new(quantity, page::Scale::Linear, [heights.0, heights.1])?;
@@ -166,7 +170,7 @@ mod tests {
             loss: 0.3,
             classes: vec![Label::Text("yes".into())],
             columns: vec![
-                column("<age>", 0.2, vec![point(20.0, None), point(60.0, None)]),
+                column("<age>", 0.2, vec![point(0.999_999_999_999_999_8, None), point(2.0, None)]),
                 column("city", 0.1, vec![point(0.0, Some("Bonn")), point(1.0, Some("Ulm"))]),
                 column("noise", -0.001, Vec::new()),
             ],
@@ -177,6 +181,7 @@ mod tests {
         assert!(importance.body.contains("width=\"0.0\""), "a negative importance has no bar");
         let body = &dependence.body;
         assert_eq!((body.matches("class=\"band c0\"").count(), body.matches("class=\"error c0\"").count()), (1, 1));
+        assert!(body.contains(">1</text>") && !body.contains("0.9999999999999998</text>"), "{body}");
         assert!(body.contains(">Ulm</text>") && body.contains(">probability of yes</text>"), "{body}");
         assert!(body.contains("mean prediction of 150 random rows if the column"), "{body}");
         let classes = ["a", "b", "<c>"].map(|class| Label::Text(class.into())).to_vec();

@@ -61,7 +61,8 @@ impl FitReport {
             return None;
         }
         let points = || self.fit.certificates.iter().map(|(rank, error)| (*rank as f64, *error));
-        let x = Axis::new("rank", Scale::Log, points().map(|(rank, _)| rank))?;
+        let ranks: Vec<f64> = points().map(|(rank, _)| rank).collect();
+        let x = Axis::new("rank", Scale::Log, ranks.iter().copied())?.with_ticks(&ranks);
         let y = Axis::new("relative trace error", Scale::Log, points().map(|(_, error)| error))?;
         let marks = points().map(|(rank, error)| DataPoint::new((rank, error), format!("rank {rank}"))).collect();
         let series = vec![Series { name: self.fit.map.clone(), marks, ..Series::default() }];

@@ -1,5 +1,7 @@
 //! The axes of charts: the position of a value, and the tick labels.
 
+use crate::drawing::text_width;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scale {
     /// Linear: equal differences have equal lengths.
@@ -31,8 +33,21 @@ const MIN_NAME_CHARS: usize = 8;
 /// Maximum number of labels that fit side by side.
 const MAX_TICKS: usize = 7;
 
+/// Distance between two labels, relative to the font size.
+const LABEL_GAP: f64 = 0.5;
+
 /// Fraction of the axis that is left free at either end.
 const AXIS_MARGIN: f64 = 0.04;
+
+impl Scale {
+    /// Returns round values between the ends, at most `max_ticks`.
+    fn ticks(self, low: f64, high: f64, max_ticks: usize) -> Vec<f64> {
+        match self {
+            Scale::Linear => linear_ticks(low, high, max_ticks),
+            Scale::Log => log_ticks(low, high, max_ticks),
+        }
+    }
+}
 
 impl Axis {
     /// Returns an axis for these values. `None` if the axis can show none of them; a logarithmic
@@ -44,16 +59,13 @@ impl Axis {
             return None;
         }
         let (label, (low, high)) = (label.into(), padded_range(scale, low, high));
-        let ticks = match scale {
-            Scale::Linear => linear_ticks(low, high),
-            Scale::Log => log_ticks(low, high),
-        };
+        let ticks = scale.ticks(low, high, MAX_TICKS);
         Some(Self { label, scale, low, high, ticks, names: Vec::new() })
     }
 
     /// Returns a linear axis with these ends.
     pub(crate) fn with_range(label: impl Into<String>, (low, high): (f64, f64)) -> Self {
-        let (scale, ticks, names) = (Scale::Linear, linear_ticks(low, high), Vec::new());
+        let (scale, ticks, names) = (Scale::Linear, linear_ticks(low, high, MAX_TICKS), Vec::new());
         Self { label: label.into(), scale, low, high, ticks, names }
     }
 
@@ -98,6 +110,34 @@ impl Axis {
         if fits { Self { ticks: ticks.to_vec(), ..self } } else { self }
     }
 
+    /// Returns the axis with as many ticks as fit side by side on a horizontal axis of this length,
+    /// with labels of this font size.
+    pub(crate) fn with_room(&self, length: f64, font_size: f64) -> Self {
+        let has_room = |axis: &Self| {
+            let labels = axis.labelled_ticks().filter_map(|(tick, label)| {
+                let middle = axis.position(tick, 0.0, length)?;
+                let half_width = (text_width(&label, font_size) + LABEL_GAP * font_size) / 2.0;
+                Some((middle - half_width, middle + half_width))
+            });
+            labels.collect::<Vec<_>>().windows(2).all(|pair| pair[0].1 <= pair[1].0)
+        };
+        let is_default = self.names.is_empty() && self.ticks == self.scale.ticks(self.low, self.high, MAX_TICKS);
+        let rounder =
+            (2..MAX_TICKS).rev().filter(|_| is_default).map(|count| self.scale.ticks(self.low, self.high, count));
+        let fewer = (2..self.ticks.len()).map(|step| self.ticks.iter().copied().step_by(step).collect());
+        let candidates =
+            rounder.filter(|ticks| ticks.len() > 1).chain(fewer).map(|ticks| Self { ticks, ..self.clone() });
+        std::iter::once(self.clone())
+            .chain(candidates)
+            .find(has_room)
+            .unwrap_or_else(|| Self { ticks: self.ticks[..self.ticks.len().min(1)].to_vec(), ..self.clone() })
+    }
+
+    /// Returns the width of the widest tick label.
+    pub(crate) fn label_width(&self, font_size: f64) -> f64 {
+        self.labelled_ticks().map(|(_, label)| text_width(&label, font_size)).fold(0.0, f64::max)
+    }
+
     /// Returns true for a value between the ends of the axis.
     pub(crate) fn contains_value(&self, value: f64) -> bool {
         (self.low..=self.high).contains(&value)
@@ -139,14 +179,14 @@ fn padded_range(scale: Scale, low: f64, high: f64) -> (f64, f64) {
 /// Returns the ticks of a logarithmic axis: 1, 2 and 5 times every power of ten. If these ticks are
 /// too many, returns only the powers of ten; if these are still too many, only every second power,
 /// and so on.
-fn log_ticks(low: f64, high: f64) -> Vec<f64> {
+fn log_ticks(low: f64, high: f64, max_ticks: usize) -> Vec<f64> {
     let (first_exponent, last_exponent) = (low.log10().floor() as i32, high.log10().ceil() as i32);
     let is_inside = |value: &f64| (low..=high).contains(value);
     let candidates: Vec<f64> = (first_exponent..=last_exponent)
         .flat_map(|e| [1.0, 2.0, 5.0].map(|m| decimal_number(m, e)))
         .filter(is_inside)
         .collect();
-    if candidates.len() <= MAX_TICKS {
+    if candidates.len() <= max_ticks {
         return candidates;
     }
     (1..)
@@ -157,7 +197,7 @@ fn log_ticks(low: f64, high: f64) -> Vec<f64> {
                 .filter(is_inside)
                 .collect()
         })
-        .find(|ticks: &Vec<f64>| ticks.len() <= MAX_TICKS)
+        .find(|ticks: &Vec<f64>| ticks.len() <= max_ticks)
         .unwrap_or_default()
 }
 
@@ -169,12 +209,12 @@ fn decimal_number(mantissa: f64, exponent: i32) -> f64 {
 
 /// Returns the ticks of a linear axis: as many multiples of 1, 2, 2.5 or 5 times a power of ten as
 /// fit.
-fn linear_ticks(low: f64, high: f64) -> Vec<f64> {
-    let rough_step = (high - low) / (MAX_TICKS - 1) as f64;
+fn linear_ticks(low: f64, high: f64, max_ticks: usize) -> Vec<f64> {
+    let rough_step = (high - low) / (max_ticks - 1) as f64;
     let exponent = rough_step.log10().floor() as i32;
     let multiples = |step: f64| ((low / step).ceil() as i64, (high / step).floor() as i64);
     let steps = [1.0, 2.0, 2.5, 5.0, 10.0].map(|m| decimal_number(m, exponent));
-    let fits = |step: &f64| multiples(*step).1 - multiples(*step).0 < MAX_TICKS as i64;
+    let fits = |step: &f64| multiples(*step).1 - multiples(*step).0 < max_ticks as i64;
     let step = steps.into_iter().find(fits).unwrap_or(rough_step);
     let (first, last) = multiples(step);
     // i / 20 rounds to the number that is written, i · 0.05 need not
@@ -287,6 +327,19 @@ mod tests {
         let five = ["Control", "Long-term Krat", "Rodent Exclosure", "Short-term Krat", "Spectab"];
         assert_eq!(texts(&five), ["Control", "Long-ter…", "Rodent E…", "Short-te…", "Spectab"]);
         assert!(texts(&[]).is_empty());
+    }
+
+    #[test]
+    fn labels_have_room() {
+        let axis = Axis::new("price", Scale::Linear, [36_000.0, 640_000.0]).unwrap();
+        assert_eq!(axis.ticks.len(), 6);
+        assert_eq!(axis.with_room(1000.0, 15.0), axis, "all labels fit");
+        assert_eq!(axis.with_room(388.0, 15.0).ticks, [200_000.0, 400_000.0, 600_000.0], "other round numbers");
+        assert_eq!(axis.with_room(10.0, 15.0).ticks.len(), 1);
+        let ranks = [25.0, 50.0, 100.0, 200.0, 400.0];
+        let axis = Axis::new("rank", Scale::Log, ranks).unwrap().with_ticks(&ranks);
+        assert_eq!(axis.with_room(388.0, 15.0).ticks, ranks);
+        assert_eq!(axis.with_room(130.0, 15.0).ticks, [25.0, 100.0, 400.0], "every second rank");
     }
 
     #[test]

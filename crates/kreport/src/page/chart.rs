@@ -1,7 +1,8 @@
 //! Charts: lines with bands, points and bars over two axes, on any canvas.
 
+use super::plane::{Edges, MAX_FONT_SIZE, Plane};
 use super::{PALETTE_SIZE, axis::Axis, note};
-use crate::drawing::{Anchor, Canvas, FONT_SIZE, Point, Svg, escape_html};
+use crate::drawing::{Anchor, Canvas, Point, Svg, escape_html, text_width};
 use crate::table::number;
 use std::{f64::consts::FRAC_1_SQRT_2, fmt};
 
@@ -9,13 +10,11 @@ use std::{f64::consts::FRAC_1_SQRT_2, fmt};
 /// style sheet sets the font size for narrow and wide screens.
 const CHART_SIZE: Point = (480.0, 330.0);
 
-/// Plot area of a chart on a page.
+/// Largest plot area of a chart on a page.
 const CHART_EDGES: Edges = Edges { left: 78.0, right: CHART_SIZE.0 - 14.0, top: 14.0, bottom: CHART_SIZE.1 - 52.0 };
 
-/// Baseline of the name of the vertical axis, which runs upwards, and the number of its characters
-/// that fit on a narrow screen.
+/// Baseline of the name of the vertical axis, which runs upwards.
 const Y_NAME_BASELINE: f64 = 15.0;
-const MAX_Y_NAME_CHARS: usize = 36;
 
 /// Number of series with solid lines and distinct marks; the lines of further series are dashed.
 const SOLID_LINES: usize = 7;
@@ -23,60 +22,6 @@ const SOLID_LINES: usize = 7;
 /// If the marks of two lines are nearer than this distance, in units of the drawing, one mark hides
 /// the other.
 const OVERLAP_DISTANCE: f64 = 2.0;
-
-/// The edges of a plot area, in units of the drawing.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Edges {
-    pub(crate) left: f64,
-    pub(crate) right: f64,
-    pub(crate) top: f64,
-    pub(crate) bottom: f64,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Plane<'a> {
-    pub(crate) x: &'a Axis,
-    pub(crate) y: &'a Axis,
-    pub(crate) edges: Edges,
-}
-
-impl Plane<'_> {
-    /// Returns the position of a point; `None` if one of its coordinates has no position.
-    pub(crate) fn position(&self, (x, y): (f64, f64)) -> Option<Point> {
-        let Edges { left, right, top, bottom } = self.edges;
-        Some((self.x.position(x, left, right)?, self.y.position(y, bottom, top)?))
-    }
-
-    pub(crate) fn draw_grid(&self, canvas: &mut dyn Canvas) {
-        let Edges { left, right, top, bottom } = self.edges;
-        let x_positions = self.x.ticks.iter().filter_map(|tick| self.x.position(*tick, left, right));
-        let y_positions = self.y.ticks.iter().filter_map(|tick| self.y.position(*tick, bottom, top));
-        let lines = x_positions.map(|x| [(x, top), (x, bottom)]).chain(y_positions.map(|y| [(left, y), (right, y)]));
-        canvas.lines("grid", &lines.collect::<Vec<_>>(), None);
-    }
-
-    pub(crate) fn draw_axes(&self, canvas: &mut dyn Canvas) {
-        let Edges { left, right, top, bottom } = self.edges;
-        canvas.path("axis", &[(left, top), (left, bottom), (right, bottom)], false, None);
-        for (label, x) in
-            self.x.labelled_ticks().filter_map(|(tick, label)| Some((label, self.x.position(tick, left, right)?)))
-        {
-            canvas.word("tick", &label, (x, bottom + 18.0), Anchor::Middle);
-        }
-        for (label, y) in
-            self.y.labelled_ticks().filter_map(|(tick, label)| Some((label, self.y.position(tick, bottom, top)?)))
-        {
-            // the middle of a digit is a third of the font size above the baseline
-            canvas.word("tick", &label, (left - 7.0, y + 0.34 * FONT_SIZE), Anchor::End);
-        }
-        canvas.word("name", &self.x.label, ((left + right) / 2.0, bottom + 40.0), Anchor::Middle);
-    }
-
-    /// Draws the name of the vertical axis at `x`.
-    pub(crate) fn draw_y_name(&self, canvas: &mut dyn Canvas, name: &str, x: f64) {
-        canvas.word("name", name, (x, (self.edges.top + self.edges.bottom) / 2.0), Anchor::Upwards);
-    }
-}
 
 /// A point of a line: a value with its spread.
 #[derive(Clone, Debug, PartialEq)]
@@ -149,6 +94,17 @@ impl Chart {
         Self { id, title, subtitle, x, y, series, scatter_points, bars, reference_line, has_legend }
     }
 
+    /// Returns the plot area on a page, with room for the labels of both axes.
+    fn edges(&self) -> Edges {
+        let edges = CHART_EDGES.with_room_for(&self.y, Y_NAME_BASELINE, MAX_FONT_SIZE);
+        let x = self.x.with_room(edges.right - edges.left, MAX_FONT_SIZE);
+        let label_end = |(tick, label): (f64, String)| {
+            Some(x.position(tick, edges.left, edges.right)? + text_width(&label, MAX_FONT_SIZE) / 2.0)
+        };
+        let overhang = x.labelled_ticks().filter_map(label_end).fold(0.0, f64::max) - CHART_SIZE.0;
+        Edges { right: edges.right - overhang.max(0.0), ..edges }
+    }
+
     /// Returns the legend as HTML: a swatch and the name of each series and of the reference line.
     fn legend(&self) -> String {
         let key = |swatch: String, name: &str| format!("<span>{swatch}{}</span>", escape_html(name));
@@ -179,7 +135,7 @@ impl Chart {
     /// Lists the lines that are hidden by lines drawn later, as one sentence; `None` if no line is
     /// hidden.
     pub(crate) fn hidden_lines(&self) -> Option<String> {
-        let plane = Plane { x: &self.x, y: &self.y, edges: CHART_EDGES };
+        let plane = Plane { x: &self.x, y: &self.y, edges: self.edges() };
         let positions_of =
             |series: &Series| series.marks.iter().filter_map(|mark| plane.position((mark.x, mark.y))).collect();
         let positions: Vec<Vec<Point>> = self.series.iter().map(positions_of).collect();
@@ -254,6 +210,7 @@ impl Series {
         // independent intervals have no line, but the script of the page takes its colour
         let hidden = if self.spread == Spread::ErrorBars { " unseen" } else { "" };
         canvas.path(&format!("{}{hidden}", line_classes(palette_index)), &line, false, None);
+        let mut labels: Vec<MarkLabel<'_>> = Vec::new();
         for (DataPoint { x, y, band: (low, high), note, label }, (cx, cy)) in positions {
             canvas.set_attributes(format!(
                 "data-cx=\"{cx:.1}\" data-cy=\"{cy:.1}\" data-x=\"{x:e}\" data-y=\"{y:e}\" data-low=\"{low:e}\" \
@@ -261,9 +218,14 @@ impl Series {
                 escape_html(note)
             ));
             draw_mark(canvas, palette_index, (cx, cy), Some(&format!("{}, {note}: {}", self.name, number(*y, 4))));
-            if !label.is_empty() {
-                draw_label(canvas, label, (cx, cy), plane.edges);
+            let label = MarkLabel::new(label, (cx, cy), plane.edges);
+            // the tooltip has the text of a label that would overlap
+            if !label.text.is_empty() && !labels.iter().any(|drawn| drawn.overlaps(&label)) {
+                labels.push(label);
             }
+        }
+        for MarkLabel { text, position, anchor } in labels {
+            canvas.word("label", text, position, anchor);
         }
         canvas.end_group();
     }
@@ -278,9 +240,10 @@ impl fmt::Display for Chart {
         };
         let name = format!("{}: {} against {}", self.title, self.y.label, self.x.label);
         let mut svg = Svg::new(&escape_html(&self.id), &name, CHART_SIZE, "");
-        self.draw(&mut svg, CHART_EDGES);
-        let plane = Plane { x: &self.x, y: &self.y, edges: CHART_EDGES };
-        plane.draw_y_name(&mut svg, &shorten(&self.y.label), Y_NAME_BASELINE);
+        let edges = self.edges();
+        self.draw(&mut svg, edges);
+        let plane = Plane { x: &self.x, y: &self.y, edges };
+        plane.draw_y_name(&mut svg, &self.y.label, Y_NAME_BASELINE);
         let drawing = svg.finish();
         let hidden_note = self.hidden_lines().map_or(String::new(), |words| note(&words));
         let legend = if self.has_legend { self.legend() } else { String::new() };
@@ -291,18 +254,31 @@ impl fmt::Display for Chart {
     }
 }
 
-/// Shortens the name of a vertical axis to the height of a chart on a narrow screen.
-fn shorten(name: &str) -> String {
-    let is_long = name.chars().count() > MAX_Y_NAME_CHARS;
-    if is_long { name.chars().take(MAX_Y_NAME_CHARS - 1).chain(['…']).collect() } else { name.to_string() }
+/// A text next to a mark.
+struct MarkLabel<'a> {
+    text: &'a str,
+    position: Point,
+    anchor: Anchor,
 }
 
-/// Draws a text next to a mark, on the side that has room.
-fn draw_label(canvas: &mut dyn Canvas, label: &str, (x, y): Point, edges: Edges) {
-    let is_right = x > (edges.left + edges.right) / 2.0;
-    let is_low = y > (edges.top + edges.bottom) / 2.0;
-    let (dx, anchor) = if is_right { (-7.0, Anchor::End) } else { (7.0, Anchor::Start) };
-    canvas.word("label", label, (x + dx, if is_low { y - 6.0 } else { y + 14.0 }), anchor);
+impl<'a> MarkLabel<'a> {
+    /// Places a text next to a mark, on the side that has room.
+    fn new(text: &'a str, (x, y): Point, edges: Edges) -> Self {
+        let is_right = x > (edges.left + edges.right) / 2.0;
+        let is_low = y > (edges.top + edges.bottom) / 2.0;
+        let (dx, anchor) = if is_right { (-7.0, Anchor::End) } else { (7.0, Anchor::Start) };
+        Self { text, position: (x + dx, if is_low { y - 6.0 } else { y + 14.0 }), anchor }
+    }
+
+    fn overlaps(&self, other: &Self) -> bool {
+        let horizontal_ends = |label: &Self| {
+            let width = text_width(label.text, MAX_FONT_SIZE);
+            let start = if label.anchor == Anchor::End { label.position.0 - width } else { label.position.0 };
+            (start, start + width)
+        };
+        let ((start, end), (other_start, other_end)) = (horizontal_ends(self), horizontal_ends(other));
+        start < other_end && other_start < end && (self.position.1 - other.position.1).abs() < MAX_FONT_SIZE
+    }
 }
 
 fn colour_class(palette_index: usize) -> String {
@@ -358,50 +334,4 @@ pub(crate) fn swatch(palette_index: usize) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::Scale;
-    use super::*;
-
-    fn chart(values: &[(f64, f64)]) -> Chart {
-        let mark = |(x, y): &(f64, f64)| DataPoint {
-            band: (y / 2.0, y * 2.0),
-            ..DataPoint::new((*x, *y), format!("rank {x}"))
-        };
-        let x = Axis::new("rank", Scale::Log, [50.0, 2000.0]).unwrap();
-        let y = Axis::new("error", Scale::Log, [1e-3, 1.0]).unwrap();
-        Chart {
-            series: vec![Series {
-                name: "a&b".to_string(),
-                palette_index: 8,
-                marks: values.iter().map(mark).collect(),
-                ..Series::default()
-            }],
-            scatter_points: vec![(50.0, 0.1), (f64::NAN, 1.0)],
-            bars: vec![(100.0, 200.0, 0.1)],
-            reference_line: Some(("floor".to_string(), vec![(50.0, 0.1), (100.0, 0.0), (200.0, 0.01)])),
-            ..Chart::new("c", "<b>", x, y)
-        }
-    }
-
-    #[test]
-    fn what_has_no_place_is_left_out_and_the_rest_is_there() {
-        let svg = chart(&[(50.0, 0.5), (100.0, 0.0), (200.0, 0.1), (2000.0, f64::NAN)]).to_string();
-        assert_eq!(svg.matches("class=\"mark c8\"").count(), 2, "{svg}");
-        assert!(svg.contains("data-name=\"a&amp;b\"") && svg.contains("line c8 dashed") && svg.contains("&lt;b&gt;"));
-        assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
-        assert!(svg.contains(">50</text>") && svg.contains(">2000</text>") && svg.contains("class=\"floor\""));
-        assert!(svg.contains("data-names=\"rank|error\" data-values=\"50.00 0.1000 \""), "{svg}");
-        assert!(svg.contains("<title>100.0 to 200.0: 0.1000</title>"), "{svg}");
-        // values are written with full precision
-        assert!(svg.contains("data-x=\"5e1\" data-y=\"5e-1\" data-low=\"2.5e-1\" data-high=\"1e0\""), "{svg}");
-    }
-
-    #[test]
-    fn larger_numbers_are_higher_and_to_the_right() {
-        let chart = chart(&[]);
-        let plane = Plane { x: &chart.x, y: &chart.y, edges: CHART_EDGES };
-        let position = |x, y| plane.position((x, y)).unwrap();
-        assert!(position(100.0, 0.5).0 > position(50.0, 0.5).0 && position(50.0, 0.5).1 < position(50.0, 0.1).1);
-        assert!(position(1e9, 1e9) == (CHART_EDGES.right, CHART_EDGES.top), "clamped to the plane");
-    }
-}
+mod tests;

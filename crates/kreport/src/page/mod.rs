@@ -7,14 +7,17 @@
 mod axis;
 mod chart;
 mod parts;
+mod plane;
 
 pub(crate) use axis::{Axis, Scale, extent, tick_label};
-pub(crate) use chart::{Chart, DataPoint, Edges, Plane, Series, Spread, draw_key, swatch};
+pub(crate) use chart::{Chart, DataPoint, Series, Spread, draw_key, swatch};
 pub use parts::fact_list;
 pub(crate) use parts::{
     MAX_FEATURES, bar_table, charts, data_html, details, grid_table, heat_map, html_table, note, run_section,
     side_by_side, table_of_cells,
 };
+
+pub(crate) use plane::{Edges, Plane};
 
 use crate::drawing::{COLOUR_VARIABLES, DRAWING_STYLE, escape_html};
 use crate::output;

@@ -12,16 +12,32 @@ pub fn fact_list<'a>(pairs: impl IntoIterator<Item = (&'a str, String)>) -> Stri
     format!("<dl>\n{}</dl>", pairs.into_iter().map(row).collect::<String>())
 }
 
-/// Formats an HTML table: the first column names the row, all other columns are numbers.
+/// Formats an HTML table: the first column names the row. Other columns are aligned to the right,
+/// as numbers are, except columns whose cells all begin with a letter.
 pub(crate) fn html_table<S: AsRef<str>>(headings: &[S], rows: &[Vec<String>]) -> String {
-    let heading_cells: String =
-        headings.iter().map(|head| format!("<th>{}</th>", escape_html(head.as_ref()))).collect();
+    let holds_text = |i: usize| {
+        let mut cells = rows.iter().filter_map(|row| row.get(i)).filter(|cell| !cell.is_empty()).peekable();
+        i > 0 && cells.peek().is_some() && cells.all(|cell| cell.starts_with(char::is_alphabetic))
+    };
+    let classes: Vec<&str> = (0..headings.len()).map(|i| if holds_text(i) { " class=\"word\"" } else { "" }).collect();
+    let class = |i: usize| classes.get(i).copied().unwrap_or_default();
+    let heading = |(i, head): (usize, &S)| format!("<th{}>{}</th>", class(i), escape_html(head.as_ref()));
+    let heading_cells: String = headings.iter().enumerate().map(heading).collect();
     let cell = |(i, cell): (usize, &String)| match i {
-        0 => format!("<th scope=\"row\">{}</th>", escape_html(cell)),
-        _ => format!("<td>{}</td>", escape_html(cell)),
+        0 => row_heading(cell),
+        _ => format!("<td{}>{}</td>", class(i), escape_html(cell)),
     };
     let row = |row: &Vec<String>| format!("<tr>{}</tr>\n", row.iter().enumerate().map(cell).collect::<String>());
     table_of_cells(&heading_cells, &rows.iter().map(row).collect::<String>())
+}
+
+/// Number of characters beyond which the name of a row is wrapped on a narrow screen.
+const MAX_LINE_CHARS: usize = 22;
+
+/// Formats the name of a row as HTML.
+fn row_heading(name: &str) -> String {
+    let class = if name.chars().count() > MAX_LINE_CHARS { " class=\"long\"" } else { "" };
+    format!("<th scope=\"row\"{class}>{}</th>", escape_html(name))
 }
 
 /// Formats a table from its HTML cells.
@@ -44,9 +60,9 @@ pub(crate) fn bar_table(head: [&str; 2], fractions: &[(String, f64, String)]) ->
     let row = |(name, fraction, text): &(String, f64, String)| {
         let width = if max_fraction > 0.0 { 100.0 * fraction.max(0.0) / max_fraction } else { 0.0 };
         format!(
-            "<tr><th scope=\"row\">{}</th><td>{}</td><td class=\"share\"><svg viewBox=\"0 0 100 10\" preserveAspectRatio=\"none\" \
+            "<tr>{}<td>{}</td><td class=\"share\"><svg viewBox=\"0 0 100 10\" preserveAspectRatio=\"none\" \
              aria-hidden=\"true\"><rect class=\"c0\" width=\"{width:.1}\" height=\"10\"/></svg></td></tr>\n",
-            escape_html(name),
+            row_heading(name),
             escape_html(text)
         )
     };
@@ -84,7 +100,7 @@ pub(crate) fn heat_map(title: &str, grid: &Grid, shading: Scale, scores: &[Vec<O
     };
     let row = |(i, (name, cells)): (usize, &(String, Vec<String>))| {
         let cells: String = cells.iter().enumerate().map(|(j, text)| cell(i, j, text)).collect();
-        format!("<tr><th scope=\"row\">{}</th>{cells}</tr>\n", escape_html(name))
+        format!("<tr>{}{cells}</tr>\n", row_heading(name))
     };
     let rows: String = grid.rows.iter().enumerate().map(row).collect();
     let table = table_of_cells(&format!("<th>{}</th>{heading_cells}", escape_html(&grid.corner)), &rows);
@@ -184,6 +200,16 @@ mod tests {
     fn a_table_names_its_rows() {
         let html = html_table(&["method", "50"], &[vec!["a<b".to_string(), "0.1".to_string()]]);
         assert!(html.contains("<tr><th>method</th><th>50</th></tr>"), "{html}");
+        let row = |word: &str| vec!["a".to_string(), word.to_string(), "0.1".to_string()];
+        let worded = html_table(&["class", "confused with", "rate"], &[row("b (10 %)"), row("")]);
+        assert!(worded.contains("<th class=\"word\">confused with</th><th>rate</th>"), "{html}");
+        assert!(worded.contains("<td class=\"word\">b (10 %)</td><td>0.1</td>"), "{html}");
+        assert!(!html_table(&["class", "rate"], &[row("b"), row("0.2")]).contains("word"), "a number is no text");
+        let long = "x".repeat(40);
+        let headings =
+            bar_table(["a", "b"], &[(long.clone(), 0.5, String::new()), ("short".to_string(), 0.5, String::new())]);
+        assert!(headings.contains(&format!("<th scope=\"row\" class=\"long\">{long}</th>")), "{headings}");
+        assert!(headings.contains("<th scope=\"row\">short</th>"), "{headings}");
         assert!(html.contains("<tr><th scope=\"row\">a&lt;b</th><td>0.1</td></tr>"), "{html}");
     }
 

@@ -1,6 +1,6 @@
 //! Legends: the names of classes, and the values of shades.
 
-use crate::drawing::{Anchor, Canvas, FONT_SIZE};
+use crate::drawing::{Anchor, Canvas, FONT_SIZE, shorten_to};
 use crate::page::{Axis, Edges, PALETTE_SIZE};
 use std::collections::HashMap;
 
@@ -9,19 +9,14 @@ pub(super) const SHADES: usize = 12;
 
 const LEGEND_LINE_HEIGHT: f64 = 21.0;
 
-/// Maximum number of characters of a name.
-const MAX_NAME_CHARS: usize = 14;
+/// Maximum width of a name, in units of the drawing.
+const MAX_NAME_WIDTH: f64 = 100.0;
 
 /// Minimum distance, in cells, between the position of a name and the edge of its region.
 const MIN_LABEL_DISTANCE: usize = 7;
 
 pub(super) fn shorten(name: &str) -> String {
-    let char_count = name.chars().count();
-    if char_count <= MAX_NAME_CHARS {
-        name.to_string()
-    } else {
-        name.chars().take(MAX_NAME_CHARS - 1).chain(['…']).collect()
-    }
+    shorten_to(name, MAX_NAME_WIDTH, FONT_SIZE)
 }
 
 /// Draws the names of the classes next to their colours, to the right of the plot area.
@@ -32,11 +27,11 @@ pub(super) fn draw_classes(canvas: &mut dyn Canvas, names: &[String], edges: Edg
     let line_y = |line: usize| top + LEGEND_LINE_HEIGHT * (line as f64 + 0.5);
     for (class, name) in names[..name_count].iter().enumerate() {
         canvas.circle(&format!("key c{}", class % PALETTE_SIZE), (right + 18.0, line_y(class)), 5.0, None);
-        canvas.word("tick", &shorten(name), (right + 28.0, line_y(class) + 0.34 * FONT_SIZE), Anchor::Start);
+        canvas.word("tick entry", &shorten(name), (right + 28.0, line_y(class) + 0.34 * FONT_SIZE), Anchor::Start);
     }
     if name_count < names.len() {
         let omitted_note = format!("and {} more", names.len() - name_count);
-        canvas.word("tick", &omitted_note, (right + 28.0, line_y(name_count) + 0.34 * FONT_SIZE), Anchor::Start);
+        canvas.word("tick entry", &omitted_note, (right + 28.0, line_y(name_count) + 0.34 * FONT_SIZE), Anchor::Start);
     }
 }
 
@@ -59,7 +54,7 @@ pub(super) fn draw_shades(
     for (y, label) in
         axis.labelled_ticks().filter_map(|(value, label)| Some((axis.position(value, bottom, top)?, label)))
     {
-        canvas.word("tick", &label, (right + 38.0, y + 0.34 * FONT_SIZE), Anchor::Start);
+        canvas.word("tick entry", &label, (right + 38.0, y + 0.34 * FONT_SIZE), Anchor::Start);
     }
 }
 
@@ -124,6 +119,7 @@ pub(super) fn shade_index(value: f64, (low, high): (f64, f64)) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::drawing::text_width;
 
     #[test]
     fn names_stand_in_the_middle_of_their_regions() {
@@ -147,6 +143,8 @@ mod tests {
     #[test]
     fn long_names_are_cut() {
         assert_eq!(shorten("cat"), "cat");
-        assert_eq!(shorten("a very long name of a class"), "a very long n…");
+        let short = shorten("a very long name of a class");
+        assert!(short.starts_with("a very long") && short.ends_with('…'), "{short}");
+        assert!(text_width(&shorten(&"W".repeat(40)), FONT_SIZE) <= MAX_NAME_WIDTH, "wide letters have room too");
     }
 }

@@ -1,7 +1,9 @@
 //! The picture of a model with one feature: its function as a line, with the rows.
 
 use super::points::{DrawnRow, Points};
-use super::{DRAWING_BYTES, Layout, Plot, PlotReport, component_index, describe_model, legend, quantity_name};
+use super::{
+    DRAWING_BYTES, Layout, Plot, PlotReport, component_index, describe_model, legend, level_name, quantity_name,
+};
 use crate::drawing::{Canvas, Drawing, Point};
 use crate::page::{Axis, PALETTE_SIZE, Plane, Scale, extent, tick_label};
 use crate::table::number;
@@ -47,7 +49,7 @@ pub(super) fn write_line_plot(
         predictor.plan_term(0),
         MemoryTerm::new("line and drawing", 8 * LINE_POINTS * (output_count + 2) + DRAWING_BYTES, ""),
     ];
-    let points = Points::read_for_model(metadata, plot, output, std::slice::from_ref(feature), terms, run)?;
+    let mut points = Points::read_for_model(metadata, plot, output, std::slice::from_ref(feature), terms, run)?;
     let bounds = points.padded_ranges()[0];
     let x: Vec<f64> = (0..LINE_POINTS).map(|i| bounds.0 + fraction(i) * (bounds.1 - bounds.0)).collect();
     let mut scores = vec![0.0; LINE_POINTS * output_count];
@@ -64,8 +66,17 @@ pub(super) fn write_line_plot(
         }
         None => (scores, output_count),
     };
-    let drawn_outputs: Vec<usize> =
-        if metadata.classes.is_empty() { vec![component] } else { (0..values_per_row).collect() };
+    // all quantiles of the first target, or the requested output
+    let level_count = metadata.outputs_per_target();
+    let shows_levels = plot.component.is_none() && level_count > 1;
+    if shows_levels {
+        points.colour_names = (0..level_count).filter_map(|k| level_name(metadata, k)).collect();
+    }
+    let drawn_outputs: Vec<usize> = match (metadata.classes.is_empty(), shows_levels) {
+        (true, true) => (0..level_count).collect(),
+        (true, false) => vec![component],
+        (false, _) => (0..values_per_row).collect(),
+    };
     let output_values = |k: usize| (k, values.iter().skip(k).step_by(values_per_row).copied().collect::<Vec<f64>>());
     let functions: Vec<_> = drawn_outputs.into_iter().map(output_values).collect();
     let value_ranges = functions.iter().map(|(_, values)| extent(values.iter().copied())).collect();
@@ -78,6 +89,7 @@ pub(super) fn write_line_plot(
     let quantity = match (metadata.task, &metadata.link) {
         (Task::Classification, Some(_)) => format!("{}: probability", quantity_name(metadata, component, output_count)),
         (Task::Classification, None) => format!("{}: score", quantity_name(metadata, component, output_count)),
+        _ if shows_levels => metadata.targets.first().unwrap_or(&metadata.solver).clone(),
         _ => quantity_name(metadata, component, output_count),
     };
     let layout = plot.layout()?;
@@ -104,13 +116,13 @@ impl Drawing for LinePlot<'_> {
     }
 
     fn draw(&self, canvas: &mut dyn Canvas) {
-        let edges = self.layout.edges;
         let truths = self.points.drawn_rows.iter().map(|row| row.coordinates[1]).filter(|_| self.points.has_target);
         let heights = self.functions.iter().flat_map(|(_, values)| values).copied().chain(truths);
         let x_axis = Axis::new(self.feature, Scale::Linear, [self.bounds.0, self.bounds.1]);
         let y_axis = Axis::new(&self.quantity, Scale::Linear, heights.chain(self.boundary));
         // predictions are finite, so the axes exist
         let (Some(x), Some(y)) = (x_axis, y_axis) else { return };
+        let edges = self.layout.with_room_for(&y).edges;
         let plane = Plane { x: &x, y: &y, edges };
         let to_plane = |point: (f64, f64)| plane.position(point).unwrap_or((edges.left, edges.bottom));
         plane.draw_grid(canvas);
@@ -137,7 +149,7 @@ impl Drawing for LinePlot<'_> {
             );
         }
         plane.draw_axes(canvas);
-        plane.draw_y_name(canvas, &self.quantity, 16.0);
+        plane.draw_y_name(canvas, &self.quantity, super::Y_NAME_BASELINE);
         legend::draw_classes(canvas, &self.points.colour_names, edges);
     }
 }

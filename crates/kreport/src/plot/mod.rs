@@ -16,7 +16,7 @@ mod scatter;
 
 use crate::drawing::{self, Drawing, Point, Svg};
 use crate::output;
-use crate::page::{self, Edges, Page, Section, extent};
+use crate::page::{self, Axis, Edges, Page, Section, extent};
 use crate::table::{format_count, rounded_kernel};
 use contour::FunctionGrid;
 use ksolve::job::{Run, StageObserver};
@@ -63,6 +63,12 @@ const PICTURE_SIZE: Point = (760.0, 520.0);
 /// Smallest and largest width or height of a picture.
 const SIZE_RANGE: (f64, f64) = (240.0, 5000.0);
 
+/// Baseline of the name of the vertical axis, which runs upwards.
+const Y_NAME_BASELINE: f64 = 16.0;
+
+/// Largest font size of a picture, on a page on a narrow screen.
+const MAX_PICTURE_FONT_SIZE: f64 = 19.0;
+
 /// Width and height of a picture, and the edges of its plot area.
 #[derive(Clone, Copy, Debug)]
 struct Layout {
@@ -75,6 +81,11 @@ impl Layout {
         let (width, height) = size;
         // the legend is to the right of the plot area, the title above it
         Self { size, edges: Edges { left: 76.0, right: width - 134.0, top: 34.0, bottom: height - 60.0 } }
+    }
+
+    /// Returns the layout with room for the labels of a vertical axis.
+    fn with_room_for(self, y: &Axis) -> Self {
+        Self { edges: self.edges.with_room_for(y, Y_NAME_BASELINE, MAX_PICTURE_FONT_SIZE), ..self }
     }
 
     /// Returns the centre of the title of a standalone picture.
@@ -302,14 +313,23 @@ fn component_index(predictor: &Predictor, plot: &Plot) -> Result<usize> {
 /// Describes what is drawn: the name of the target, or which score or component.
 fn quantity_name(metadata: &ModelMetadata, component: usize, output_count: usize) -> String {
     match (metadata.task, &metadata.targets[..]) {
-        (Task::Regression | Task::Classification, targets) => match targets.get(component).or(targets.first()) {
-            Some(target) => target.clone(),
-            None => metadata.solver.clone(),
-        },
+        (Task::Regression | Task::Classification, targets) => {
+            let target = targets.get(component / metadata.outputs_per_target()).or(targets.first());
+            let name = target.unwrap_or(&metadata.solver);
+            level_name(metadata, component).map_or(name.clone(), |level| format!("{name}, {level}"))
+        }
         (Task::Ranking | Task::Novelty, _) => format!("{}: score", metadata.solver),
         (Task::Clusters, _) => format!("clusters of {}", metadata.solver),
         (Task::Components, _) => format!("{}: component {} of {output_count}", metadata.solver, component + 1),
     }
+}
+
+/// Returns `quantile 0.1` or `expectile 0.1` for an output of a model of these; `None` for other
+/// models.
+fn level_name(metadata: &ModelMetadata, component: usize) -> Option<String> {
+    let loss = metadata.loss.as_ref()?;
+    let kind = if loss.name() == "expectile" { "expectile" } else { "quantile" };
+    loss.levels().get(component % metadata.outputs_per_target()).map(|level| format!("{kind} {level}"))
 }
 
 /// Memory of a drawing: its pixels or its text, and the encoded file, in bytes.

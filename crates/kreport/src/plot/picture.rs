@@ -3,7 +3,7 @@
 use super::legend::{self, SHADES, shade_index};
 use super::points::{DrawnRow, Points};
 use super::{Layout, contour::FunctionGrid};
-use crate::drawing::{Anchor, Canvas, Drawing, FONT_SIZE, Point};
+use crate::drawing::{Anchor, Canvas, Drawing, FONT_SIZE, Point, text_width};
 use crate::page::{Axis, PALETTE_SIZE, Plane, Scale, extent, tick_label};
 use crate::table::number;
 
@@ -55,7 +55,7 @@ impl Drawing for Picture<'_> {
         }
         self.draw_class_names(canvas);
         plane.draw_axes(canvas);
-        plane.draw_y_name(canvas, &y.label, 16.0);
+        plane.draw_y_name(canvas, &y.label, super::Y_NAME_BASELINE);
         match self.points.shade_range {
             Some(ends) => legend::draw_shades(canvas, ends, SHADES, "key v", self.layout.edges),
             None if self.grids.is_empty() || self.regions.is_some() => {
@@ -70,6 +70,7 @@ impl<'a> Picture<'a> {
     /// Returns a picture of the rows alone.
     pub(super) fn new(axis_names: &'a [String; 2], points: &'a Points, layout: Layout) -> Self {
         let (bounds, quantity) = (points.padded_ranges(), String::new());
+        let layout = layout.with_room_for(&Axis::with_range(&axis_names[1], bounds[1]));
         Self { axis_names, bounds, points, layout, grids: &[], regions: None, component: 0, quantity, boundary: None }
     }
 }
@@ -81,12 +82,11 @@ impl Picture<'_> {
         let (Some(regions), Some(grid)) = (&self.regions, self.grids.first()) else { return };
         for (class, (column, row)) in legend::label_positions(regions, grid.width, self.points.colour_names.len()) {
             let (x, y) = self.position(column as f64, row as f64);
-            canvas.word(
-                "label",
-                &legend::shorten(&self.points.colour_names[class]),
-                (x, y + 0.34 * FONT_SIZE),
-                Anchor::Middle,
-            );
+            let name = legend::shorten(&self.points.colour_names[class]);
+            // a name near an edge of the plot area is moved inwards
+            let half_width = text_width(&name, FONT_SIZE) / 2.0 + 2.0;
+            let x = x.min(self.layout.edges.right - half_width).max(self.layout.edges.left + half_width);
+            canvas.word("label", &name, (x, y + 0.34 * FONT_SIZE), Anchor::Middle);
         }
     }
 

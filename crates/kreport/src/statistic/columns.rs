@@ -89,12 +89,16 @@ fn histogram_chart(
         [] => i as f64,
         _ => (histogram.edges[i] + histogram.edges[i + 1]) / 2.0,
     };
+    // the title of the chart names the column
+    let prefix = format!("{}=", column.column);
+    let levels: Vec<String> =
+        histogram.levels.iter().map(|level| level.strip_prefix(&prefix).unwrap_or(level).to_string()).collect();
     let bin_name = |i: usize| match histogram.edges[..] {
-        [] => histogram.levels[i].clone(),
+        [] => levels[i].clone(),
         _ => format!("{} to {}", number(histogram.edges[i], 4), number(histogram.edges[i + 1], 4)),
     };
     let x = match histogram.edges[..] {
-        [] => Axis::of_names("level, the most frequent first", &histogram.levels),
+        [] => Axis::of_names("level, the most frequent first", &levels),
         _ => Axis::new(&column.column, Scale::Linear, (0..bins).map(centre))?,
     };
     let all_fractions = histogram.fractions.iter().flatten().copied();
