@@ -115,14 +115,16 @@ pub(crate) fn run(args: &PredictArgs, run: &RunSettings) -> Result<(u64, Vec<Ano
         return Err(Error::option("--positive", "", why, "add --threshold 0.5 or --top 100, or omit it"));
     }
     let mut predictor = open::load_predictor(&args.model, args.positive.as_deref(), args.threshold, run)?;
-    let selected = open::select_for_model(&mut predictor, &args.data, &[], Selection::default(), run)?;
+    let extras = extras(args);
+    let selected = open::select_for_model(&mut predictor, &args.data, &[], Selection::default(), extras, run)?;
     if let Some(background) = &args.background {
         if args.reasons.is_none() && !args.contributions {
             let why = "it has the rows that contributions are relative to";
             return Err(Error::option("--background", "", why, "add --reasons 5 or --contributions, or omit it"));
         }
         let data = SelectArgs { paths: vec![background.clone()], rows: None, condition: None, ..args.data.clone() };
-        let background = open::select_for_model(&mut predictor, &data, &[], Selection::default(), run)?;
+        let mut reader = predictor.clone();
+        let background = open::select_for_model(&mut reader, &data, &[], Selection::default(), Extras::default(), run)?;
         predictor = predictor.with_background_table(&background)?;
     } else if (args.reasons.is_some() || args.contributions) && !predictor.has_background() {
         let why =
@@ -138,13 +140,23 @@ pub(crate) fn run(args: &PredictArgs, run: &RunSettings) -> Result<(u64, Vec<Ano
     let selected = if keeps_incomplete_rows { selected.with_incomplete_rows() } else { selected };
     let copied = open::copied_columns(&selected, &args.data, &args.keep)?;
     output::protect_inputs([&args.output], output::table_files(selected.table()).chain([args.model.as_path()]))?;
-    let PredictArgs { scores, probabilities, components, std, interval: intervals, .. } = *args;
-    let PredictArgs { novelty, preimage: preimages, residual, contributions, .. } = *args;
     if let Some(top) = args.top {
         let anomalies = predictor.write_top(&selected, copied.as_ref(), top, &args.output, &run.job_run())?;
         return Ok((anomalies.len() as u64, anomalies));
     }
-    let extras = Extras {
+    let written = predictor.write(&selected, copied.as_ref(), extras, &args.output, &run.job_run())?;
+    if written.unconverged > 0 {
+        let (unconverged, rows) = (format_count(written.unconverged), format_count(written.rows));
+        run.progress.warn(format!("the pre-images of {unconverged} of {rows} rows did not converge"));
+    }
+    Ok((written.rows, Vec::new()))
+}
+
+/// Returns the outputs in addition to predictions.
+fn extras(args: &PredictArgs) -> Extras {
+    let PredictArgs { scores, probabilities, components, std, interval: intervals, .. } = *args;
+    let PredictArgs { novelty, preimage: preimages, residual, contributions, .. } = *args;
+    Extras {
         scores,
         probabilities,
         components,
@@ -156,13 +168,7 @@ pub(crate) fn run(args: &PredictArgs, run: &RunSettings) -> Result<(u64, Vec<Ano
         reasons: args.reasons.unwrap_or(0),
         contributions,
         ..Extras::default()
-    };
-    let written = predictor.write(&selected, copied.as_ref(), extras, &args.output, &run.job_run())?;
-    if written.unconverged > 0 {
-        let (unconverged, rows) = (format_count(written.unconverged), format_count(written.rows));
-        run.progress.warn(format!("the pre-images of {unconverged} of {rows} rows did not converge"));
     }
-    Ok((written.rows, Vec::new()))
 }
 
 /// Describes the unit of the contributions of a model.

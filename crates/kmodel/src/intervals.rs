@@ -77,6 +77,14 @@ impl ScoreDistribution {
         self.cumulative_weights.last().copied().unwrap_or(0.0)
     }
 
+    /// Returns the smallest score for this fraction of the rows and a new row, as [`rank`] counts
+    /// them; the largest score if the rows are too few.
+    pub(crate) fn at_fraction(&self, fraction: f64) -> f64 {
+        let rank = fraction * (self.total_weight() + 1.0);
+        let position = self.cumulative_weights.partition_point(|weight| *weight < rank);
+        self.scores.get(position).or(self.scores.last()).copied().unwrap_or(0.0)
+    }
+
     fn is_valid(&self) -> bool {
         self.scores.is_sorted_by(|a, b| a < b)
             && self.cumulative_weights.is_sorted_by(|a, b| a < b)
@@ -138,6 +146,27 @@ impl Intervals {
 
     fn target_scores(&self, target: usize, target_count: usize) -> impl Iterator<Item = &ScoreDistribution> + Clone {
         self.scores.iter().skip(target).step_by(target_count)
+    }
+
+    /// Returns the scores of a target in all folds.
+    pub(crate) fn pooled_scores(&self, target: usize, target_count: usize) -> ScoreDistribution {
+        let mut weighted_scores: Vec<(f64, f64)> = self
+            .target_scores(target, target_count)
+            .flat_map(|fold| {
+                let weights = (0..fold.scores.len()).map(|i| fold.weight_of(i + 1) - fold.weight_of(i));
+                fold.scores.iter().copied().zip(weights)
+            })
+            .collect();
+        weighted_scores.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut sum = 0.0;
+        let cumulative_weights = weighted_scores.iter().map(|(_, weight)| {
+            sum += weight;
+            sum
+        });
+        ScoreDistribution {
+            cumulative_weights: cumulative_weights.collect(),
+            scores: weighted_scores.iter().map(|(score, _)| *score).collect(),
+        }
     }
 
     fn total_weight(&self, target: usize, target_count: usize) -> f64 {

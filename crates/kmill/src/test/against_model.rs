@@ -58,14 +58,15 @@ pub(super) fn compare_with_model(model: &Path, args: &TestArgs, run: &RunSetting
     }
     let group = args.by.as_ref().and_then(|by| if let By::Column(name) = by { Some(name.clone()) } else { None });
     let roles = Selection { group: group.clone(), ..Selection::default() };
-    let selected = open::select_for_model(&mut predictor, &select_args, &[], roles, run)?;
+    let selected = open::select_for_model(&mut predictor, &select_args, &[], roles, Extras::default(), run)?;
     let outputs = args.report.iter().chain(&args.output);
     output::protect_inputs(outputs, output::table_files(selected.table()).chain([model]))?;
     let scratch = args.scratch.open()?;
     let job_run = scratch.iter().fold(run.job_run(), job::Run::scratch);
     let comparison = statistic::compare_with_model(AnyModel::load(model)?, &selected, &job_run.resources())?;
     if let Some(output) = &args.output {
-        let ungrouped = open::select_for_model(&mut predictor, &select_args, &[], Selection::default(), run)?;
+        let ungrouped =
+            open::select_for_model(&mut predictor, &select_args, &[], Selection::default(), Extras::default(), run)?;
         let kept = open::copied_columns(&ungrouped, &select_args, group.as_slice())?;
         let witness = Predictor::new(comparison.witness)?;
         witness.write(&ungrouped, kept.as_ref(), Extras::default(), output, &job_run)?;
