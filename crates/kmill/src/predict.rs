@@ -3,11 +3,13 @@
 use crate::args::{RunArgs, RunSettings, SelectArgs, parse};
 use crate::{Error, Result, open, output, writer};
 use clap::Args;
-use kreport::table::{Align, AlignedTable, format_count, number};
+use kreport::fit::Verbosity;
+use kreport::table::{Align, AlignedTable, format_count, format_duration, number};
 use ksolve::predict::{AnomalousRow, Extras, Predictor};
 use ksolve::{Link, Task};
 use kstore::{Selection, display};
 use std::path::PathBuf;
+use std::time::Duration;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -134,6 +136,12 @@ pub(crate) fn run(args: &PredictArgs, run: &RunSettings) -> Result<(u64, Vec<Ano
     }
     if args.contributions || args.reasons.is_some() {
         run.progress.note(&format!("contributions are {}", contribution_unit(&predictor)));
+        let rows = selected.row_count_if_known().filter(|_| run.progress.verbosity() != Verbosity::Quiet);
+        if let Some(rows) = rows {
+            let threads = run.job_run().workers().threads();
+            let estimate = explanation_estimate(predictor.explanation_time()?, rows, threads);
+            estimate.into_iter().for_each(|text| run.progress.note(&text));
+        }
     }
     // keep rows with missing values, even if the fit dropped them, unless --missing is given
     let keeps_incomplete_rows = args.data.missing.is_none() && args.top.is_none();
@@ -169,6 +177,22 @@ fn extras(args: &PredictArgs) -> Extras {
         contributions,
         ..Extras::default()
     }
+}
+
+/// Minimum time of all explanations for which the run estimates it.
+const MIN_ESTIMATED_TIME: Duration = Duration::from_secs(10);
+
+/// Returns a note about the time of the explanations of all rows, from the time of one row on one
+/// thread; `None` if they are fast.
+fn explanation_estimate(row_time: Duration, rows: u64, threads: usize) -> Option<String> {
+    let total = row_time.mul_f64(rows as f64 / threads.max(1) as f64);
+    (total >= MIN_ESTIMATED_TIME).then(|| {
+        let [total, row_time] = [total, row_time].map(format_duration);
+        let rows = format_count(rows);
+        format!(
+            "explaining {rows} rows takes about {total} ({row_time} a row and thread); --rows or --where selects fewer"
+        )
+    })
 }
 
 /// Describes the unit of the contributions of a model.
@@ -227,4 +251,19 @@ pub(crate) fn main(args: &PredictArgs) -> Result<()> {
     }
     settings.progress.note(&format!("{} predictions in {}", format_count(rows), args.output.display()));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_explanations_are_announced() {
+        let text = explanation_estimate(Duration::from_millis(2048), 586, 2).unwrap();
+        assert_eq!(
+            text,
+            "explaining 586 rows takes about 10 min 00 s (2.0 s a row and thread); --rows or --where selects fewer"
+        );
+        assert_eq!(explanation_estimate(Duration::from_millis(1), 586, 2), None);
+    }
 }

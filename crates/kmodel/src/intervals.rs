@@ -296,6 +296,23 @@ mod tests {
     }
 
     #[test]
+    fn errors_are_drawn_from_the_rows_of_all_folds() {
+        let folds = vec![
+            sketch(&[(1.0, 2.0), (4.0, 1.0)]),
+            sketch(&[(9.0, 1.0)]),
+            sketch(&[(2.0, 3.0)]),
+            sketch(&[(9.5, 1.0)]),
+        ];
+        let intervals = Intervals::new(vec![0.5], folds, 2).unwrap();
+        // the first target: 1, 1, 2, 2, 2, 4 and the new row
+        let errors = intervals.pooled_scores(0, 2);
+        for (fraction, expected) in [(0.01, 1.0), (0.28, 1.0), (0.29, 2.0), (0.71, 2.0), (0.72, 4.0), (0.99, 4.0)] {
+            assert_eq!(errors.at_fraction(fraction), expected, "{fraction}");
+        }
+        assert_eq!(intervals.pooled_scores(1, 2).scores, [9.0, 9.5]);
+    }
+
+    #[test]
     fn sets_contain_the_classes_with_few_lower_scores() {
         let scores: Vec<(f64, f64)> = (0..19).map(|i| (f64::from(i) / 19.0, 1.0)).collect();
         let intervals = Intervals::new(vec![0.9], vec![sketch(&scores[..10]), sketch(&scores[10..])], 1).unwrap();

@@ -265,7 +265,15 @@ fn threads_do_not_change_a_bit() {
 
 #[test]
 fn the_best_cell_and_its_ties() {
-    let cell = |rank, lambda, cv_mse| SurfaceCell { rank, lambda, cv_mse, gcv: None, cv_error: None, fold_mse: vec![] };
+    let cell = |rank, lambda, cv_mse| SurfaceCell {
+        rank,
+        lambda,
+        cv_mse,
+        gcv: None,
+        cv_error: None,
+        fold_mse: vec![],
+        fold_error: vec![],
+    };
     let surface = |cells: Vec<SurfaceCell>| Surface {
         ranks: vec![1, 2],
         lambdas: vec![0.1, 0.2],
