@@ -96,8 +96,8 @@ fn describe_sample(counts: &ClusterCounts) -> String {
 ///
 /// Reference: Kaufman, Rousseeuw, "Finding groups in data", 1990, chapter 2, table 4.
 const SILHOUETTE_LIMITS: [(f64, &str); 3] = [
-    (0.25, "no substantial structure: do not take the clusters for groups that exist"),
-    (0.5, "a weak structure, which may be artificial: try other features, scalings and kernels"),
+    (0.25, "no substantial structure; do not take the clusters for groups that exist"),
+    (0.5, "a weak structure, which may be artificial; try other features, scalings and kernels"),
     (0.7, "a reasonable structure"),
 ];
 

@@ -225,11 +225,18 @@ fn cv_error_counts_the_wrong_decisions_on_held_out_rows() {
                 };
                 classes.decide((0..classes.target_count()).map(score)) != class(*row, k) as usize
             });
+            let wrong: Vec<u64> = wrong.collect();
             assert_eq!(
                 counted.counts(&got, cell).map(|counts| counts.iter().sum::<u64>()),
-                [912, wrong.count() as u64],
+                [912, wrong.len() as u64],
                 "{k} classes, cell {cell}"
             );
+            let fold_rates = (0..folds.count()).map(|fold| {
+                let in_fold = |row: &&u64| folds.fold_of(**row, 0).unwrap() == fold;
+                let rows: Vec<u64> = (0..ROWS).filter(|row| row % 11 != 5).collect();
+                Some(wrong.iter().filter(in_fold).count() as f64 / rows.iter().filter(in_fold).count() as f64)
+            });
+            assert_eq!(counted.fold_error_rates(&got, cell), fold_rates.collect::<Vec<_>>());
         }
         let [first, second] = [0, 1].map(|cell| counted.error_rate(&got, cell).unwrap());
         assert!(0.0 < first && first < second, "{got:?}");
