@@ -296,7 +296,8 @@ fn a_forecast_uses_its_predictions_as_past_values() {
                 let counts: Vec<f64> = counts.map(|(_, value)| *value).collect();
                 assert_eq!(bits(&paths.past_values(1).collect::<Vec<_>>()), bits(&counts));
                 paths.push(0, &[-100.0], |_, _| {});
-                paths.push(1, &[model(x)], |target, value| assert_eq!((target, value), (0, model(x))));
+                paths
+                    .push(1, &[model(x)], |target, value| assert_eq!((target, bits(&[value])), (0, bits(&[model(x)]))));
             }
         }
         // row by row: the count of a future row is its prediction
