@@ -20,7 +20,7 @@ pub use solver::cv_error::{CvErrorReduction, CvErrorScratch, CvErrorState};
 #[doc(hidden)]
 pub use solver::normal_equations::fit_with_dimension;
 pub use solver::normal_equations::{FoldCoefficients, RidgeFit, RidgeGrid, Surface, fit};
-pub use surface_cell::SurfaceCell;
+pub use surface_cell::{SurfaceCell, standard_error_over_folds};
 
 use kmodel::{
     AnyModel, BinReduction, CertificateState, Classes, Deviance, Error, FeatureReduction, FoldGram, FoldSpec, Folds,

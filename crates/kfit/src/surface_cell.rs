@@ -21,6 +21,11 @@ pub struct SurfaceCell {
     /// Empty without folds.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fold_mse: Vec<Option<f64>>,
+    /// For each fold, the error rate on its rows; `None` for a fold without scored rows. Empty
+    /// unless a pass has measured the error rates.
+    #[doc(hidden)]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fold_error: Vec<Option<f64>>,
 }
 
 impl SurfaceCell {
@@ -28,10 +33,17 @@ impl SurfaceCell {
     /// the folds, divided by the root of their number. `None` for fewer than two folds.
     #[doc(hidden)]
     pub fn fold_standard_error(&self) -> Option<f64> {
-        let errors: Vec<f64> = self.fold_mse.iter().flatten().copied().collect();
-        let k = errors.len() as f64;
-        let mean = errors.iter().sum::<f64>() / k;
-        let scatter: f64 = errors.iter().map(|error| (error - mean).powi(2)).sum();
-        (errors.len() > 1).then(|| (scatter / (k - 1.0) / k).sqrt()).filter(|error| error.is_finite())
+        standard_error_over_folds(&self.fold_mse)
     }
+}
+
+/// Returns the standard error of the mean of the errors of folds: their standard deviation, divided
+/// by the root of their number. `None` for fewer than two folds.
+#[doc(hidden)]
+pub fn standard_error_over_folds(fold_errors: &[Option<f64>]) -> Option<f64> {
+    let errors: Vec<f64> = fold_errors.iter().flatten().copied().filter(|error| error.is_finite()).collect();
+    let k = errors.len() as f64;
+    let mean = errors.iter().sum::<f64>() / k;
+    let scatter: f64 = errors.iter().map(|error| (error - mean).powi(2)).sum();
+    (errors.len() > 1).then(|| (scatter / (k - 1.0) / k).sqrt()).filter(|error| error.is_finite())
 }

@@ -5,7 +5,7 @@ use crate::{Error, Result, open, output};
 use clap::Args;
 use kreport::evaluate::EvaluateReport;
 use ksolve::Task;
-use ksolve::predict::Predictor;
+use ksolve::predict::{Extras, Predictor};
 use kstore::{Part, Selection, TestRows};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -131,7 +131,7 @@ pub(crate) fn run(args: &EvaluateArgs, run: &RunSettings) -> Result<EvaluateRepo
     let part = test_part(args, metadata.test_rows(), run)?;
     let weight = args.weights.clone().or_else(|| metadata.exposure_column().map(str::to_string));
     let roles = Selection { group, weight, missing_target, part, ..Selection::default() };
-    let selected = open::select_for_model(&mut predictor, &args.data, &names, roles, run)?;
+    let selected = open::select_for_model(&mut predictor, &args.data, &names, roles, Extras::default(), run)?;
     output::protect_inputs(&args.report, output::table_files(selected.table()).chain([args.model.as_path()]))?;
     let top = args.top.map(|top| top as u64);
     let computes_effects = args.importance || args.report.is_some();

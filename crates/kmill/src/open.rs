@@ -3,7 +3,7 @@
 use crate::args::{DataArgs, RunSettings, SelectArgs};
 use crate::{Result, writer};
 use kreport::table::format_count;
-use ksolve::predict::{ForecastSummary, Predictor};
+use ksolve::predict::{Extras, ForecastSummary, LaterIntervals, Predictor};
 use kstore::{Missing, SelectedTable, Selection, Table, TextOptions};
 use std::path::{Path, PathBuf};
 
@@ -56,26 +56,24 @@ pub(crate) fn load_predictor(
 /// Opens the files as one table and selects the columns of the model by name, the targets, and the
 /// group, weight, `missing_target` and `part` of `roles`. A model of sparse rows reserves memory
 /// for the rows of the table. If `targets` is empty, rows after the last target of a series of lags
-/// are forecast.
+/// are forecast; `extras` are the outputs of the prediction.
 pub(crate) fn select_for_model(
     predictor: &mut Predictor,
     args: &SelectArgs,
     targets: &[String],
     roles: Selection,
+    extras: Extras,
     run: &RunSettings,
 ) -> Result<SelectedTable> {
     let text = predictor.text_options(args.text.text_options());
     let is_forecast = targets.is_empty();
-    let (table, targets) = table(&args.paths, &text, targets)?;
-    let (table, forecast) = predictor.with_lags(table, is_forecast, &run.job_run())?;
-    if let Some(ForecastSummary { rows, steps }) = forecast {
-        run.progress.note(&format!(
-            "{} rows after the last target of their series are forecast, up to {} steps: missing past values of the target are \
-             predictions of earlier rows{}",
-            format_count(rows),
-            format_count(steps as u64),
-            if steps > 1 { "; intervals (--interval) hold for one step, and are too narrow for later steps" } else { "" }
-        ));
+    let (mut table, targets) = table(&args.paths, &text, targets)?;
+    if is_forecast {
+        let (forecaster, forecast_table, summary) = predictor.with_forecast(table, extras, &run.job_run())?;
+        summary.into_iter().for_each(|summary| describe_forecast(summary, run));
+        (*predictor, table) = (forecaster, forecast_table);
+    } else {
+        table = predictor.with_lags(table, &run.job_run())?;
     }
     *predictor = predictor.clone().with_capacity_for(&table)?;
     let Selection { group, weight, missing_target, part, .. } = roles;
@@ -95,4 +93,29 @@ pub(crate) fn copied_columns(
     let copied_selection =
         Selection { keep: keep.to_vec(), without_features: true, missing: Missing::Mean, ..base_selection };
     Ok((!keep.is_empty()).then(|| selected.table().select(&copied_selection)).transpose()?)
+}
+
+/// Notes the rows of a forecast, and where the intervals of its later steps come from.
+fn describe_forecast(summary: ForecastSummary, run: &RunSettings) {
+    let ForecastSummary { rows, steps, known_steps, later_intervals } = summary;
+    let count = |number: usize| format_count(number as u64);
+    let intervals = match later_intervals {
+        LaterIntervals::Paths(paths) => {
+            format!("; the intervals after step {} are quantiles of {} sample paths", count(known_steps), count(paths))
+        }
+        LaterIntervals::None | LaterIntervals::OneStep => String::new(),
+    };
+    run.progress.note(&format!(
+        "{} rows after the last target of their series are forecast, up to {} steps: missing past values of the target are \
+         predictions of earlier rows{intervals}",
+        format_count(rows),
+        count(steps)
+    ));
+    if later_intervals == LaterIntervals::OneStep {
+        run.progress.warn(format!(
+            "the intervals hold for one step, and are too narrow after step {}: sample paths need a model of the mean or median, \
+             and past values of the target that are numbers",
+            count(known_steps)
+        ));
+    }
 }

@@ -3,11 +3,13 @@
 use crate::args::{RunArgs, RunSettings, SelectArgs, parse};
 use crate::{Error, Result, open, output, writer};
 use clap::Args;
-use kreport::table::{Align, AlignedTable, format_count, number};
+use kreport::fit::Verbosity;
+use kreport::table::{Align, AlignedTable, format_count, format_duration, number};
 use ksolve::predict::{AnomalousRow, Extras, Predictor};
 use ksolve::{Link, Task};
 use kstore::{Selection, display};
 use std::path::PathBuf;
+use std::time::Duration;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -115,14 +117,16 @@ pub(crate) fn run(args: &PredictArgs, run: &RunSettings) -> Result<(u64, Vec<Ano
         return Err(Error::option("--positive", "", why, "add --threshold 0.5 or --top 100, or omit it"));
     }
     let mut predictor = open::load_predictor(&args.model, args.positive.as_deref(), args.threshold, run)?;
-    let selected = open::select_for_model(&mut predictor, &args.data, &[], Selection::default(), run)?;
+    let extras = extras(args);
+    let selected = open::select_for_model(&mut predictor, &args.data, &[], Selection::default(), extras, run)?;
     if let Some(background) = &args.background {
         if args.reasons.is_none() && !args.contributions {
             let why = "it has the rows that contributions are relative to";
             return Err(Error::option("--background", "", why, "add --reasons 5 or --contributions, or omit it"));
         }
         let data = SelectArgs { paths: vec![background.clone()], rows: None, condition: None, ..args.data.clone() };
-        let background = open::select_for_model(&mut predictor, &data, &[], Selection::default(), run)?;
+        let mut reader = predictor.clone();
+        let background = open::select_for_model(&mut reader, &data, &[], Selection::default(), Extras::default(), run)?;
         predictor = predictor.with_background_table(&background)?;
     } else if (args.reasons.is_some() || args.contributions) && !predictor.has_background() {
         let why =
@@ -132,19 +136,35 @@ pub(crate) fn run(args: &PredictArgs, run: &RunSettings) -> Result<(u64, Vec<Ano
     }
     if args.contributions || args.reasons.is_some() {
         run.progress.note(&format!("contributions are {}", contribution_unit(&predictor)));
+        let rows = selected.row_count_if_known().filter(|_| run.progress.verbosity() != Verbosity::Quiet);
+        if let Some(rows) = rows {
+            let threads = run.job_run().workers().threads();
+            let estimate = explanation_estimate(predictor.explanation_time()?, rows, threads);
+            estimate.into_iter().for_each(|text| run.progress.note(&text));
+        }
     }
     // keep rows with missing values, even if the fit dropped them, unless --missing is given
     let keeps_incomplete_rows = args.data.missing.is_none() && args.top.is_none();
     let selected = if keeps_incomplete_rows { selected.with_incomplete_rows() } else { selected };
     let copied = open::copied_columns(&selected, &args.data, &args.keep)?;
     output::protect_inputs([&args.output], output::table_files(selected.table()).chain([args.model.as_path()]))?;
-    let PredictArgs { scores, probabilities, components, std, interval: intervals, .. } = *args;
-    let PredictArgs { novelty, preimage: preimages, residual, contributions, .. } = *args;
     if let Some(top) = args.top {
         let anomalies = predictor.write_top(&selected, copied.as_ref(), top, &args.output, &run.job_run())?;
         return Ok((anomalies.len() as u64, anomalies));
     }
-    let extras = Extras {
+    let written = predictor.write(&selected, copied.as_ref(), extras, &args.output, &run.job_run())?;
+    if written.unconverged > 0 {
+        let (unconverged, rows) = (format_count(written.unconverged), format_count(written.rows));
+        run.progress.warn(format!("the pre-images of {unconverged} of {rows} rows did not converge"));
+    }
+    Ok((written.rows, Vec::new()))
+}
+
+/// Returns the outputs in addition to predictions.
+fn extras(args: &PredictArgs) -> Extras {
+    let PredictArgs { scores, probabilities, components, std, interval: intervals, .. } = *args;
+    let PredictArgs { novelty, preimage: preimages, residual, contributions, .. } = *args;
+    Extras {
         scores,
         probabilities,
         components,
@@ -156,13 +176,23 @@ pub(crate) fn run(args: &PredictArgs, run: &RunSettings) -> Result<(u64, Vec<Ano
         reasons: args.reasons.unwrap_or(0),
         contributions,
         ..Extras::default()
-    };
-    let written = predictor.write(&selected, copied.as_ref(), extras, &args.output, &run.job_run())?;
-    if written.unconverged > 0 {
-        let (unconverged, rows) = (format_count(written.unconverged), format_count(written.rows));
-        run.progress.warn(format!("the pre-images of {unconverged} of {rows} rows did not converge"));
     }
-    Ok((written.rows, Vec::new()))
+}
+
+/// Minimum time of all explanations for which the run estimates it.
+const MIN_ESTIMATED_TIME: Duration = Duration::from_secs(10);
+
+/// Returns a note about the time of the explanations of all rows, from the time of one row on one
+/// thread; `None` if they are fast.
+fn explanation_estimate(row_time: Duration, rows: u64, threads: usize) -> Option<String> {
+    let total = row_time.mul_f64(rows as f64 / threads.max(1) as f64);
+    (total >= MIN_ESTIMATED_TIME).then(|| {
+        let [total, row_time] = [total, row_time].map(format_duration);
+        let rows = format_count(rows);
+        format!(
+            "explaining {rows} rows takes about {total} ({row_time} a row and thread); --rows or --where selects fewer"
+        )
+    })
 }
 
 /// Describes the unit of the contributions of a model.
@@ -221,4 +251,19 @@ pub(crate) fn main(args: &PredictArgs) -> Result<()> {
     }
     settings.progress.note(&format!("{} predictions in {}", format_count(rows), args.output.display()));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_explanations_are_announced() {
+        let text = explanation_estimate(Duration::from_millis(2048), 586, 2).unwrap();
+        assert_eq!(
+            text,
+            "explaining 586 rows takes about 10 min 00 s (2.0 s a row and thread); --rows or --where selects fewer"
+        );
+        assert_eq!(explanation_estimate(Duration::from_millis(1), 586, 2), None);
+    }
 }

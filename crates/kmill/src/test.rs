@@ -248,6 +248,8 @@ fn run_test<T: kapprox::Real>(family: &StatisticFamily, args: &TestArgs, run: &R
         statistic: family.name,
         sparse_columns: samples.samples[0].sparse_features().map(|(_, shape)| shape.column_count),
         sparse_set: samples.sparse_set,
+        table_columns: if samples.columns.len() == 1 { table_columns(&samples.samples[0]) } else { None },
+        fit_certificate: None,
         resources: run.resource_report(samples.bytes_read()),
         dropped: dropped_rows(args, &samples.samples, &outcome.rows),
         groups: Vec::new(),
@@ -260,6 +262,12 @@ fn run_test<T: kapprox::Real>(family: &StatisticFamily, args: &TestArgs, run: &R
         precision: T::NAME,
         verbosity: run.progress.verbosity(),
     })
+}
+
+/// Returns the number of columns of a selection if they have several features.
+fn table_columns(selected: &SelectedTable) -> Option<usize> {
+    let columns = selected.feature_columns().len();
+    (selected.sparse_shape().is_none() && columns != selected.feature_names().len()).then_some(columns)
 }
 
 /// Returns the number of rows that were skipped because of missing values. Returns `None` if

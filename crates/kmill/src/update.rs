@@ -7,7 +7,7 @@ use kreport::growth::growth_lines;
 use kreport::table::{facts, format_count, number};
 use ksolve::ModelMetadata;
 use ksolve::growth::GrowthReport;
-use ksolve::predict::OnlineUpdate;
+use ksolve::predict::{Extras, OnlineUpdate};
 use kstore::Selection;
 use std::path::PathBuf;
 
@@ -87,7 +87,7 @@ pub(crate) fn run(args: &UpdateArgs, run: &RunSettings) -> Result<UpdateReport> 
     let names = if args.target.is_empty() { predictor.metadata().targets.clone() } else { args.target.clone() };
     let missing_target = Some(args.missing_target.missing_target);
     let roles = Selection { missing_target, ..Selection::default() };
-    let selected = open::select_for_model(&mut predictor, &args.data, &names, roles, run)?;
+    let selected = open::select_for_model(&mut predictor, &args.data, &names, roles, Extras::default(), run)?;
     output::protect_inputs([&args.output], output::table_files(selected.table()))?;
     let OnlineUpdate { model, rows, running_mse, growth, .. } =
         predictor.learn(&selected, args.forgetting, &run.job_run())?;

@@ -77,6 +77,14 @@ impl ScoreDistribution {
         self.cumulative_weights.last().copied().unwrap_or(0.0)
     }
 
+    /// Returns the smallest score for this fraction of the rows and a new row, as [`rank`] counts
+    /// them; the largest score if the rows are too few.
+    pub(crate) fn at_fraction(&self, fraction: f64) -> f64 {
+        let rank = fraction * (self.total_weight() + 1.0);
+        let position = self.cumulative_weights.partition_point(|weight| *weight < rank);
+        self.scores.get(position).or(self.scores.last()).copied().unwrap_or(0.0)
+    }
+
     fn is_valid(&self) -> bool {
         self.scores.is_sorted_by(|a, b| a < b)
             && self.cumulative_weights.is_sorted_by(|a, b| a < b)
@@ -138,6 +146,27 @@ impl Intervals {
 
     fn target_scores(&self, target: usize, target_count: usize) -> impl Iterator<Item = &ScoreDistribution> + Clone {
         self.scores.iter().skip(target).step_by(target_count)
+    }
+
+    /// Returns the scores of a target in all folds.
+    pub(crate) fn pooled_scores(&self, target: usize, target_count: usize) -> ScoreDistribution {
+        let mut weighted_scores: Vec<(f64, f64)> = self
+            .target_scores(target, target_count)
+            .flat_map(|fold| {
+                let weights = (0..fold.scores.len()).map(|i| fold.weight_of(i + 1) - fold.weight_of(i));
+                fold.scores.iter().copied().zip(weights)
+            })
+            .collect();
+        weighted_scores.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut sum = 0.0;
+        let cumulative_weights = weighted_scores.iter().map(|(_, weight)| {
+            sum += weight;
+            sum
+        });
+        ScoreDistribution {
+            cumulative_weights: cumulative_weights.collect(),
+            scores: weighted_scores.iter().map(|(score, _)| *score).collect(),
+        }
     }
 
     fn total_weight(&self, target: usize, target_count: usize) -> f64 {
@@ -264,6 +293,23 @@ mod tests {
         assert!(message.contains("8 held-out rows") && message.contains("it needs 9"), "{message}");
         let nine = Intervals::new(vec![0.9], vec![scores(9)], 1).unwrap();
         assert_eq!(nine.upper_end(0.9, (0, 1), &[0.0], 1.0), 8.0, "the largest of nine scores");
+    }
+
+    #[test]
+    fn errors_are_drawn_from_the_rows_of_all_folds() {
+        let folds = vec![
+            sketch(&[(1.0, 2.0), (4.0, 1.0)]),
+            sketch(&[(9.0, 1.0)]),
+            sketch(&[(2.0, 3.0)]),
+            sketch(&[(9.5, 1.0)]),
+        ];
+        let intervals = Intervals::new(vec![0.5], folds, 2).unwrap();
+        // the first target: 1, 1, 2, 2, 2, 4 and the new row
+        let errors = intervals.pooled_scores(0, 2);
+        for (fraction, expected) in [(0.01, 1.0), (0.28, 1.0), (0.29, 2.0), (0.71, 2.0), (0.72, 4.0), (0.99, 4.0)] {
+            assert_eq!(errors.at_fraction(fraction), expected, "{fraction}");
+        }
+        assert_eq!(intervals.pooled_scores(1, 2).scores, [9.0, 9.5]);
     }
 
     #[test]

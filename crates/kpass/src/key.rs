@@ -53,6 +53,8 @@ pub enum Purpose {
     TestRows,
     /// Sample of rows that the contributions to a prediction are relative to.
     Background,
+    /// Residuals of the sample paths of a forecast; the round is the pair of paths.
+    ForecastPaths,
 }
 
 /// A stream of row keys: `Stream::new(seed, purpose, round)`.

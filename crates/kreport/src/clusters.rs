@@ -92,9 +92,31 @@ fn describe_sample(counts: &ClusterCounts) -> String {
     }
 }
 
+/// Upper limits of the mean silhouette for each verdict about the structure.
+///
+/// Reference: Kaufman, Rousseeuw, "Finding groups in data", 1990, chapter 2, table 4.
+const SILHOUETTE_LIMITS: [(f64, &str); 3] = [
+    (0.25, "no substantial structure; do not take the clusters for groups that exist"),
+    (0.5, "a weak structure, which may be artificial; try other features, scalings and kernels"),
+    (0.7, "a reasonable structure"),
+];
+
+/// Returns a sentence about the structure that the chosen number of clusters finds; `None` if its
+/// silhouette is unknown.
+fn describe_structure(counts: &ClusterCounts) -> Option<String> {
+    let position = counts.clusters.iter().position(|count| *count == counts.chosen)?;
+    let silhouette = counts.silhouette.get(position).copied().filter(|silhouette| silhouette.is_finite())?;
+    let limit = SILHOUETTE_LIMITS.iter().find(|(limit, _)| silhouette <= *limit);
+    Some(match limit {
+        Some((limit, verdict)) => format!("silhouette {silhouette:.3}, at most {limit}: {verdict}"),
+        None => format!("silhouette {silhouette:.3}: a strong structure"),
+    })
+}
+
 /// Returns the numbers of clusters that were compared, as a text.
 pub fn describe_counts(counts: &ClusterCounts) -> String {
-    format!("numbers of clusters, {} (* {RULE})\n{}", describe_sample(counts), counts_grid(counts))
+    let structure = describe_structure(counts).map_or(String::new(), |text| format!("  {text}\n"));
+    format!("numbers of clusters, {} (* {RULE})\n{}{structure}", describe_sample(counts), counts_grid(counts))
 }
 
 /// Returns the sections of a page about the clusters.
@@ -110,8 +132,11 @@ pub(crate) fn sections(
              the clusterings of two random halves of the sample; 1 means that both halves give the same clusters.",
             describe_sample(counts)
         );
+        let structure = describe_structure(counts).map_or(String::new(), |text| {
+            page::note(&format!("{text} (limits of Kaufman and Rousseeuw, 1990)."))
+        });
         let chart = counts_chart(counts).map_or(String::new(), |chart| page::charts([&chart]));
-        Section::new("Number of clusters", chart + &page::grid_table(&counts_grid(counts)) + &page::note(&note))
+        Section::new("Number of clusters", chart + &page::grid_table(&counts_grid(counts)) + &structure + &page::note(&note))
     });
     let clusters_section = (!profiles.is_empty()).then(|| {
         let naming = row_name_column
@@ -202,11 +227,37 @@ what sets each cluster apart
         };
         let text = describe_counts(&counts);
         assert!(text.contains("on a sample of 2,000 rows") && text.contains("0.510*") && text.contains('–'), "{text}");
+        assert!(text.ends_with("\n  silhouette 0.510, at most 0.7: a reasonable structure\n"), "{text}");
         let sections = sections(Some(&counts), &profiles(), None);
+        assert!(sections[0].body.contains("silhouette 0.510, at most 0.7: a reasonable structure (limits of Kaufman"));
         assert_eq!(
             sections.iter().map(|section| &*section.title).collect::<Vec<_>>(),
             ["Number of clusters", "Clusters"]
         );
         assert!(sections[0].body.contains("id=\"clusters\"") && sections[1].body.contains("kind=kiosk"));
+    }
+
+    #[test]
+    fn weak_clusters_are_called_weak() {
+        let counts = |silhouette: f64| ClusterCounts {
+            clusters: vec![2, 3],
+            mean_squared_distance: vec![0.2, 0.1],
+            silhouette: vec![silhouette, -0.5],
+            stability: vec![Some(0.89); 2],
+            chosen: 2,
+            sampled_rows: 100,
+            silhouette_rows: 100,
+        };
+        for (silhouette, verdict) in [
+            (0.114, "silhouette 0.114, at most 0.25: no substantial structure"),
+            (0.25, "no substantial structure"),
+            (0.26, "at most 0.5: a weak structure, which may be artificial"),
+            (0.7, "a reasonable structure"),
+            (0.71, "silhouette 0.710: a strong structure"),
+        ] {
+            let text = describe_counts(&counts(silhouette));
+            assert!(text.contains(verdict), "{silhouette}: {text}");
+        }
+        assert!(!describe_counts(&counts(f64::NAN)).contains("structure"));
     }
 }

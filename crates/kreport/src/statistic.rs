@@ -5,6 +5,7 @@ mod columns;
 use crate::fit::{ResourceReport, Verbosity, describe_certificate};
 use crate::page::{self, Axis, Chart, DataPoint, Page, Scale, Section, Series};
 use crate::table::{Align, AlignedTable, facts, format_count, number, percent, rounded_kernel};
+use ksolve::Certificate;
 use ksolve::statistic::{ConditionalFigures, GroupDifference, PValues, TestOutcome};
 use kstore::display;
 use std::{fmt, path::PathBuf};
@@ -19,6 +20,13 @@ pub struct TestReport {
     pub statistic: &'static str,
     /// Names of the columns of each kernel.
     pub columns: Vec<Vec<String>>,
+    /// Number of columns of the table, if one of them, such as a category, has several features.
+    #[serde(skip)]
+    pub table_columns: Option<usize>,
+    /// Certificate of the training rows of a model, with which the certificate of the new rows is
+    /// compared; `None` without a model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fit_certificate: Option<Certificate>,
     /// Number of columns of sparse rows, which have no names; `None` for dense rows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sparse_columns: Option<usize>,
@@ -111,7 +119,7 @@ impl TestReport {
             }
         });
         let certificate = test_statistic.certificate.filter(|_| !ranks.is_empty());
-        lines.extend(certificate.map(|certificate| ("certificate", describe_certificate(&certificate))));
+        lines.extend(certificate.map(|certificate| ("certificate", self.describe_certificates(&certificate))));
         lines.extend(
             self.dropped
                 .filter(|dropped| *dropped > 0)
@@ -154,6 +162,17 @@ impl TestReport {
         }
         lines.extend(self.output.iter().map(|path| ("witness", display::escape_path(path).to_string())));
         lines
+    }
+
+    /// Describes the certificate of the tested rows and, with a model, of its training rows.
+    fn describe_certificates(&self, certificate: &Certificate) -> String {
+        match &self.fit_certificate {
+            Some(fit) => {
+                let [new, old] = [certificate, fit].map(|certificate| number(certificate.trace_error, 3));
+                format!("relative trace error {new} on the new rows, {old} on the training rows")
+            }
+            None => describe_certificate(certificate),
+        }
     }
 
     /// Returns the names of two samples, with their numbers of rows.
@@ -203,7 +222,15 @@ impl TestReport {
             sets.map(|(set, names)| format_count(sparse_columns(set).unwrap_or(names.len()) as u64)).collect();
         match &columns[..] {
             [first, second, given] => format!("{} rows, {first} and {second} columns given {given}", rows[0]),
-            _ => format!("{} rows, {} columns", rows.join(" and "), columns.join(" and ")),
+            _ => {
+                let columns = match self.table_columns {
+                    Some(count) => {
+                        format!("{} columns ({} features)", format_count(count as u64), columns.join(" and "))
+                    }
+                    None => format!("{} columns", columns.join(" and ")),
+                };
+                format!("{} rows, {columns}", rows.join(" and "))
+            }
         }
     }
 

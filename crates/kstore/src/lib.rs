@@ -85,7 +85,7 @@ pub use kpass::{BadLine, CancelToken, Error, Label, OutputKind, OutputValues, Re
 // the loop over rows: it is documented in `kpass`, and re-exported for the crates that depend on
 // this crate
 #[doc(hidden)]
-pub use future_rows::FutureRows;
+pub use future_rows::{FuturePaths, FutureRows};
 #[doc(hidden)]
 pub use kpass::{
     AtomicFile, BufferPool, Digest, Float, Footprint, KeptColumn, KeptValues, LabelCodes, MemoryPlan, MemoryRows,

@@ -38,7 +38,7 @@ impl NewColumn {
 }
 
 /// The state of a series.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Series {
     /// The last value of the column that orders the rows.
     pub(crate) last: Option<OrderedValue>,
@@ -51,12 +51,16 @@ pub(crate) struct Series {
 
 impl Series {
     pub(crate) fn push(&mut self, value: usize, capacity: usize, number: f64) {
-        let history = &mut self.histories[value];
-        if history.len() == capacity {
-            history.pop_front();
-        }
-        history.push_back(number);
+        push_value(&mut self.histories[value], capacity, number);
     }
+}
+
+/// Appends a value to a history of at most `capacity` values.
+pub(crate) fn push_value(history: &mut VecDeque<f64>, capacity: usize, number: f64) {
+    if history.len() == capacity {
+        history.pop_front();
+    }
+    history.push_back(number);
 }
 
 /// Returns a past value of the row that follows the history after `gap` unknown rows; NaN if it is

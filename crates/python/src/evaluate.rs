@@ -97,7 +97,7 @@ pub(crate) fn evaluate(
         let run = progress.attach_to(&run);
         let (predictor, table) = model.for_table(table)?;
         let predictor = request.configure(predictor)?;
-        let (table, _) = predictor.with_lags(table, false, &run)?;
+        let table = predictor.with_lags(table, &run)?;
         let selected = predictor.select(&table, request.selection(&predictor)?)?;
         let (report, chart_data) = EvaluateReport::compute(&predictor, &selected, request.top, true, &run)?;
         Ok((report, chart_data, progress.warnings()))

@@ -267,10 +267,11 @@ impl Model {
             let (mut predictor, rows) = self.for_table(table)?;
             let run = progress.attach_to(&run);
             if let Some(background) = background {
-                let (rows, _) = predictor.with_lags(self.for_table(background)?.1, true, &run)?;
+                let rows = self.for_table(background)?.1;
+                let (_, rows, _) = predictor.with_forecast(rows, Extras::default(), &run)?;
                 predictor = predictor.clone().with_background_table(&predictor.select(&rows, Selection::default())?)?;
             }
-            let (rows, _) = predictor.with_lags(rows, true, &run)?;
+            let (mut predictor, rows, _) = predictor.with_forecast(rows, extras, &run)?;
             let selected = predictor.select(&rows, selection)?.with_incomplete_rows();
             if extras.contributions {
                 predictor = predictor.clone().with_background_or(&selected)?;
@@ -336,7 +337,7 @@ impl Model {
         let run = request.run.run(scratch.as_ref())?;
         let written = run_watched(py, show, |progress| {
             let (predictor, table) = self.for_table(table)?;
-            let (table, _) = predictor.with_lags(table, true, &progress.attach_to(&run))?;
+            let (predictor, table, _) = predictor.with_forecast(table, extras, &progress.attach_to(&run))?;
             let copied_selection = Selection { without_features: true, missing: Missing::Mean, ..selection.clone() };
             let copied_table =
                 (!copied_selection.keep.is_empty()).then(|| table.select(&copied_selection)).transpose()?;

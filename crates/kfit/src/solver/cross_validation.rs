@@ -26,6 +26,9 @@ pub const EACH_PENALTY_SUFFIX: &str = "at each";
 /// Name of the cross-validated error rate at the chosen regularisation parameter.
 pub const CV_ERROR: &str = "cv error";
 
+/// Name of the figure with the error rate of each fold at the chosen regularisation parameter.
+pub const CV_ERROR_OF_FOLDS: &str = "cv error of each fold";
+
 /// Name of the figure with the chosen lambda of each level, if there are several levels.
 pub const LAMBDA_OF_EACH_LEVEL: &str = "lambda of each level";
 
@@ -212,6 +215,26 @@ impl<T: Real> HeldOutScores<T> {
         };
         self.scores.iter().map(mean).collect()
     }
+}
+
+/// Returns the report entries of an error rate on held-out rows: the weighted mean of
+/// `is_misclassified(i)` over all rows, and over the rows of each fold; NaN for a fold without rows.
+pub(super) fn error_rates(
+    row_folds: &[u16],
+    weights: &RowWeights,
+    is_misclassified: impl Fn(usize) -> bool,
+) -> [NamedValues; 2] {
+    let fold_count = row_folds.iter().max().map_or(0, |fold| usize::from(*fold) + 1);
+    let mut sums = vec![[0.0; 2]; fold_count];
+    for (i, fold) in row_folds.iter().enumerate() {
+        let [errors, rows] = &mut sums[usize::from(*fold)];
+        *rows += weights.get(i);
+        *errors += if is_misclassified(i) { weights.get(i) } else { 0.0 };
+    }
+    let rate = |[errors, rows]: [f64; 2]| if rows > 0.0 { errors / rows } else { f64::NAN };
+    let total = sums.iter().fold([0.0; 2], |total, sum| [total[0] + sum[0], total[1] + sum[1]]);
+    let of_folds = sums.iter().map(|sum| rate(*sum)).collect();
+    [NamedValues::single(CV_ERROR, rate(total)), NamedValues { name: CV_ERROR_OF_FOLDS, values: of_folds }]
 }
 
 /// Names of the report entries of a held-out error.

@@ -24,20 +24,39 @@ pub struct CvErrorReduction<'a>(pub &'a FoldCoefficients);
 #[derive(Debug, Default)]
 pub struct CvErrorScratch(BufferPool<Vec<f64>>);
 
-/// Numbers of rows and of classification errors, per cell.
+/// Numbers of rows and of classification errors: for each cell, one number per fold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CvErrorState {
-    /// Number of scored rows, per cell.
+    /// Number of scored rows.
     pub row_counts: Vec<u64>,
-    /// Number of misclassified rows, per cell.
+    /// Number of misclassified rows.
     pub error_counts: Vec<u64>,
 }
 
-impl CvErrorState {
+impl CvErrorReduction<'_> {
     /// Returns the error rate of a cell, or `None` if no row was scored.
-    pub fn error_rate(&self, cell: usize) -> Option<f64> {
-        (self.row_counts[cell] > 0).then(|| self.error_counts[cell] as f64 / self.row_counts[cell] as f64)
+    pub fn error_rate(&self, state: &CvErrorState, cell: usize) -> Option<f64> {
+        let [rows, errors] = self.counts(state, cell).map(|counts| counts.iter().sum());
+        ratio(rows, errors)
     }
+
+    /// Returns the error rates of a cell for each fold; `None` for a fold without scored rows.
+    #[doc(hidden)]
+    pub fn fold_error_rates(&self, state: &CvErrorState, cell: usize) -> Vec<Option<f64>> {
+        let [rows, errors] = self.counts(state, cell);
+        rows.iter().zip(errors).map(|(rows, errors)| ratio(*rows, *errors)).collect()
+    }
+
+    /// Returns the numbers of rows and of errors of a cell, one per fold.
+    #[doc(hidden)]
+    pub fn counts<'s>(&self, state: &'s CvErrorState, cell: usize) -> [&'s [u64]; 2] {
+        let folds = self.0.heads.len();
+        [&state.row_counts, &state.error_counts].map(|counts| &counts[cell * folds..(cell + 1) * folds])
+    }
+}
+
+fn ratio(rows: u64, errors: u64) -> Option<f64> {
+    (rows > 0).then(|| errors as f64 / rows as f64)
 }
 
 kstore::summed!(CvErrorState { fill "rows": row_counts, fill "wrong": error_counts });
@@ -47,8 +66,8 @@ impl<T: Real> BinReduction<T> for CvErrorReduction<'_> {
     type Scratch = CvErrorScratch;
 
     fn init(&self) -> CvErrorState {
-        let cell_count = self.0.cells.len();
-        CvErrorState { row_counts: vec![0; cell_count], error_counts: vec![0; cell_count] }
+        let count = self.0.cells.len() * self.0.heads.len();
+        CvErrorState { row_counts: vec![0; count], error_counts: vec![0; count] }
     }
 
     fn add_bin(
@@ -60,7 +79,7 @@ impl<T: Real> BinReduction<T> for CvErrorReduction<'_> {
         workers: &Workers,
     ) -> Result<()> {
         let (mapped_bin, heads, buffers) = (bins.mapped_bin(fold), &self.0.heads[fold], &*phi_pool);
-        let bin_row_count = mapped_bin.phi.nrows();
+        let (bin_row_count, fold_count) = (mapped_bin.phi.nrows(), self.0.heads.len());
         let mut strip_errors = vec![0u64; bin_row_count.div_ceil(SCORED_STRIP_ROWS) * heads.len()];
         for_each_strip(workers, &mut strip_errors, heads.len().max(1), |strip, error_counts| {
             let (first_row, strip_rows) =
@@ -69,10 +88,10 @@ impl<T: Real> BinReduction<T> for CvErrorReduction<'_> {
             buffers.with_buffer(Vec::new, |phi_f64| count_errors(phi, y, heads, phi_f64, error_counts));
         });
         for (i, error_count) in strip_errors.iter().enumerate() {
-            state.error_counts[i % heads.len()] += error_count;
+            state.error_counts[i % heads.len() * fold_count + fold] += error_count;
         }
         for (cell, _) in heads.iter().enumerate().filter(|(_, head)| head.is_some()) {
-            state.row_counts[cell] += bin_row_count as u64;
+            state.row_counts[cell * fold_count + fold] += bin_row_count as u64;
         }
         Ok(())
     }

@@ -142,7 +142,9 @@ impl Fisher {
             FeatureReduction::with_bin_reduction(data.map, data.folds, data.targets, CvErrorReduction(&coefficients))
                 .with_bin_rows(data.pass_shape.tile_rows);
         let cv_error_state = data.reduce("held-out classes", &reduction)?;
-        let error_rates = (0..lambdas.len()).map(|cell| cv_error_state.error_rate(cell).unwrap_or(f64::NAN)).collect();
+        let error_rates = (0..lambdas.len())
+            .map(|cell| CvErrorReduction(&coefficients).error_rate(&cv_error_state, cell).unwrap_or(f64::NAN))
+            .collect();
         Ok(Some(cross_validation::select_penalty(
             &self.penalties,
             gram.row_count() as f64,

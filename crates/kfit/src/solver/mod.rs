@@ -54,7 +54,7 @@ mod views;
 
 pub use class_weight::ClassWeight;
 #[doc(hidden)]
-pub use cross_validation::CV_ERROR;
+pub use cross_validation::{CV_ERROR, CV_ERROR_OF_FOLDS};
 pub use cross_validation::{EACH_PENALTY_SUFFIX, LAMBDA_OF_EACH_LEVEL};
 pub use family::{AnySolver, Solver, SolverFamily, SolverProperties};
 use family::{check_stop, reject_if};

@@ -5,6 +5,7 @@ use crate::args::{RunSettings, SelectArgs};
 use crate::{Error, Result, open, output};
 use kapprox::{Kernel, map::MapSpec};
 use kreport::statistic::TestReport;
+use kreport::table::percent;
 use ksolve::AnyModel;
 use ksolve::job;
 use ksolve::predict::{Extras, Predictor};
@@ -43,6 +44,26 @@ fn check_model_options(args: &TestArgs) -> Result<()> {
     }
 }
 
+/// Missed fraction of the trace of the new rows from which a test may overlook differences.
+const MIN_MISSED: f64 = 0.1;
+/// Odds of the missed fraction over the odds at the fit from which the landmarks, and not the
+/// kernel, are the reason.
+const MIN_ODDS_RATIO: f64 = 2.0;
+
+/// Warns if the landmarks represent the new rows much less than the training rows. `new` and `fit`
+/// are the relative trace errors.
+fn missed_rows_warning(new: f64, fit: f64) -> Option<String> {
+    let odds = |fraction: f64| fraction / (1.0 - fraction).max(f64::EPSILON);
+    (new >= MIN_MISSED && odds(new) > MIN_ODDS_RATIO * odds(fit)).then(|| {
+        format!(
+            "the landmarks miss {} of the new rows (relative trace error), and {} of the training rows: mmd may overlook \
+             differences; trust the tests of single columns, or test the old rows instead of the model",
+            percent(new),
+            percent(fit)
+        )
+    })
+}
+
 /// Compares the rows of a table with the training rows of a model of `mean`.
 pub(super) fn compare_with_model(model: &Path, args: &TestArgs, run: &RunSettings) -> Result<TestReport> {
     check_model_options(args)?;
@@ -58,18 +79,24 @@ pub(super) fn compare_with_model(model: &Path, args: &TestArgs, run: &RunSetting
     }
     let group = args.by.as_ref().and_then(|by| if let By::Column(name) = by { Some(name.clone()) } else { None });
     let roles = Selection { group: group.clone(), ..Selection::default() };
-    let selected = open::select_for_model(&mut predictor, &select_args, &[], roles, run)?;
+    let selected = open::select_for_model(&mut predictor, &select_args, &[], roles, Extras::default(), run)?;
     let outputs = args.report.iter().chain(&args.output);
     output::protect_inputs(outputs, output::table_files(selected.table()).chain([model]))?;
     let scratch = args.scratch.open()?;
     let job_run = scratch.iter().fold(run.job_run(), job::Run::scratch);
     let comparison = statistic::compare_with_model(AnyModel::load(model)?, &selected, &job_run.resources())?;
     if let Some(output) = &args.output {
-        let ungrouped = open::select_for_model(&mut predictor, &select_args, &[], Selection::default(), run)?;
+        let ungrouped =
+            open::select_for_model(&mut predictor, &select_args, &[], Selection::default(), Extras::default(), run)?;
         let kept = open::copied_columns(&ungrouped, &select_args, group.as_slice())?;
         let witness = Predictor::new(comparison.witness)?;
         witness.write(&ungrouped, kept.as_ref(), Extras::default(), output, &job_run)?;
     }
+    let fit_certificate =
+        predictor.metadata().certificate.filter(|_| comparison.outcome.statistic.certificate.is_some());
+    let certificates = comparison.outcome.statistic.certificate.zip(fit_certificate);
+    let warning = certificates.and_then(|(new, fit)| missed_rows_warning(new.trace_error, fit.trace_error));
+    warning.into_iter().for_each(|text| run.progress.warn(text));
     let stored = selected.range().end - selected.range().start;
     let is_dropped = selected.missing() == Missing::Drop && args.data.condition.is_none();
     Ok(TestReport {
@@ -79,6 +106,8 @@ pub(super) fn compare_with_model(model: &Path, args: &TestArgs, run: &RunSetting
         groups: comparison.groups,
         output: args.output.clone(),
         sample_names: vec!["training rows".to_string(), "new rows".to_string()],
+        table_columns: super::table_columns(&selected),
+        fit_certificate,
         sparse_columns: None,
         sparse_set: None,
         columns: vec![predictor.metadata().features.clone()],

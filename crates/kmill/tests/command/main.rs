@@ -13,6 +13,7 @@ mod distances;
 mod faults;
 mod features;
 mod fit;
+mod forecast_intervals;
 #[cfg(unix)]
 mod foreign;
 mod golden_models;

@@ -113,6 +113,20 @@ fn drift_names_the_columns_and_the_days_that_moved() {
         assert!((a - b).abs() < 1e-9, "{found} {column}");
     }
     assert_eq!(drift["column_test_rows"], serde_json::json!([600, 400]));
+    let fitted = ok(at, "inspect m --json");
+    assert_eq!(drift["fit_certificate"]["trace_error"], fitted["certificate"]["trace_error"], "{drift}");
+    let page = std::fs::read_to_string(at.join("d.html")).unwrap();
+    assert!(page.contains("600 and 400 rows, 3 columns (5 features)"), "{page}");
+    assert!(page.contains(" on the new rows, ") && page.contains(" on the training rows"), "{page}");
+    assert_eq!(drift["warnings"], serde_json::json!([]), "{drift}");
+    // rows far from all landmarks
+    days(at, "far.csv", 5000, 400, 0.0);
+    let far = std::fs::read_to_string(at.join("far.csv")).unwrap();
+    let shifted =
+        far.lines().enumerate().map(|(i, line)| if i > 0 { format!("9{line}\n") } else { format!("{line}\n") });
+    std::fs::write(at.join("far.csv"), shifted.collect::<String>().replace("9-", "-9")).unwrap();
+    let (code, _, notes) = kmill(at, "test mmd m far.csv");
+    assert!(code == 0 && notes.contains("the landmarks miss"), "{notes}");
     assert!((0.2..0.5).contains(&drift["witness_difference"].as_f64().unwrap()), "{drift}");
     let groups = drift["groups"].as_array().unwrap();
     let p_values: Vec<f64> = groups.iter().map(|day| day["corrected_p_value"].as_f64().unwrap()).collect();

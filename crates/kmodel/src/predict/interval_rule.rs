@@ -1,7 +1,8 @@
 //! Prediction intervals and prediction sets of rows, from the functions of the folds.
 
+use super::forecast_paths::ForecastIntervals;
 use super::{AnyPreparedModel, Extras, NOISE_VARIANCE, Predictor, PreparedModel, Scores, standard_deviation};
-use crate::intervals::Intervals;
+use crate::intervals::{Intervals, ScoreDistribution};
 use crate::model::{AnyModel, Model, match_precision};
 use crate::rank_sketch::{RankSketch, RankedRow};
 use crate::run::{NoStageObserver, Run};
@@ -28,6 +29,8 @@ pub struct TrainingFolds {
 pub(super) struct IntervalRule {
     intervals: Arc<Intervals>,
     rule: ScoreRule,
+    /// Intervals of the later steps of a forecast.
+    forecast: Option<Arc<ForecastIntervals>>,
 }
 
 /// How scores of held-out rows are computed from the outputs of a fold's functions.
@@ -65,6 +68,23 @@ impl ScoreRule {
 }
 
 impl IntervalRule {
+    pub(super) fn levels(&self) -> &[f64] {
+        &self.intervals.levels
+    }
+
+    /// Returns whether scores are multiples of the standard deviation of a row.
+    pub(super) fn needs_variances(&self) -> bool {
+        !self.rule.noise_variances.is_empty()
+    }
+
+    pub(super) fn scale(&self, target: usize, variance: Option<f64>) -> f64 {
+        self.rule.scale(target, variance)
+    }
+
+    pub(super) fn pooled_scores(&self, target: usize) -> ScoreDistribution {
+        self.intervals.pooled_scores(target, self.rule.score_count())
+    }
+
     /// Returns the number of values of a row: two ends for each level and target, or, for each
     /// level and class, 1 if the set contains the class and otherwise 0.
     pub(super) fn value_count(&self) -> usize {
@@ -78,6 +98,10 @@ impl IntervalRule {
         let mut values = Vec::with_capacity(rows.len() * self.value_count());
         let mut fold_outputs = Vec::new();
         for row in rows {
+            if let Some(ends) = self.forecast.as_ref().and_then(|forecast| forecast.ends(scores.row_numbers[row])) {
+                values.extend_from_slice(ends);
+                continue;
+            }
             fold_outputs.clear();
             fold_outputs.extend_from_slice(&scores.components[row * width..(row + 1) * width]);
             match &self.rule.classes {
@@ -146,7 +170,7 @@ impl Predictor {
 
     pub(super) fn interval_rule(&self) -> Option<IntervalRule> {
         let intervals = match_precision!(AnyPreparedModel: &self.model, prepared => prepared.model.intervals.clone())?;
-        Some(IntervalRule { intervals, rule: self.score_rule() })
+        Some(IntervalRule { intervals, rule: self.score_rule(), forecast: self.forecast_intervals.clone() })
     }
 
     /// Returns the levels of the prediction intervals or sets, ascending; empty for models without

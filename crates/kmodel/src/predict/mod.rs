@@ -20,6 +20,7 @@ mod evaluate;
 mod explanation;
 mod extras;
 mod forecast;
+mod forecast_paths;
 mod interval_rule;
 mod kept_columns;
 mod naive_forecast;
@@ -47,7 +48,7 @@ pub use evaluate::{ChartData, Evaluation, NoveltyScores};
 pub use explanation::FeatureContribution;
 pub use extras::Extras;
 #[doc(hidden)]
-pub use forecast::ForecastSummary;
+pub use forecast::{ForecastSummary, LaterIntervals};
 #[doc(hidden)]
 pub use interval_rule::TrainingFolds;
 pub use online_learning::OnlineUpdate;
@@ -60,6 +61,7 @@ use crate::{
 };
 use crate::{model::MetricReport, run::Run};
 use decision::DecisionRule;
+use forecast_paths::ForecastIntervals;
 use kstore::{Encoding, Label, MemoryPlan, Missing, SelectedTable, Selection, Table, TextOptions, budget::MemoryTerm};
 use prepared_model::{PreparedModel, RowBuffers};
 use std::{path::Path, sync::Arc};
@@ -93,6 +95,8 @@ pub struct Predictor {
     /// Rows in the units of the table that contributions are relative to, row-major; without them,
     /// the landmarks.
     background: Option<Arc<[f64]>>,
+    /// Intervals of the later steps of a forecast, by row of its table.
+    forecast_intervals: Option<Arc<ForecastIntervals>>,
 }
 
 #[derive(Clone, Debug)]
@@ -126,6 +130,7 @@ impl Predictor {
             model: prepared_model,
             rule: DecisionRule { positive_class: 1, threshold: 0.0, costs: None, top: None },
             background: None,
+            forecast_intervals: None,
         })
     }
 
@@ -463,6 +468,7 @@ impl Predictor {
         visitor: impl FnMut(&Scores) -> Result<()> + Send,
     ) -> Result<u64> {
         self.check_extras(extras)?;
+        let other_terms = [other_terms, self.forecast_terms()].concat();
         let lane_count = run.workers().threads();
         match_precision!(AnyPreparedModel: &self.model, prepared => prepared.score_table(selected, extras, self.explanation_target(), lane_count, other_terms, run, visitor))
     }
@@ -522,6 +528,7 @@ impl Predictor {
         run: &Run<'_>,
     ) -> Result<usize> {
         let (memory, threads) = (run.memory_budget(), run.workers().threads());
+        let other_terms = &[other_terms, &self.forecast_terms()].concat()[..];
         let lane_plan = match_precision!(AnyPreparedModel: &self.model, prepared => TableScorer::new(prepared, selected, extras, self.explanation_target())?.plan_lanes(memory, threads, other_terms));
         Ok(lane_plan?.0.spare_bytes)
     }

@@ -162,6 +162,7 @@ pub(crate) mod tests {
                     gcv: Some(0.25),
                     cv_error: None,
                     fold_mse: Vec::new(),
+                    fold_error: Vec::new(),
                 });
             }
         }

@@ -1,6 +1,7 @@
 //! The error of a fit on its test rows: rows of the same table that the fit did not read.
 
 use super::surface::selected_cell;
+use super::text::cv_error_deviation;
 use crate::evaluate::{EvaluateReport, importance_table};
 use crate::page::Section;
 use crate::table::{format_count, number, percent};
@@ -139,7 +140,7 @@ fn excess_warning(fit: &job::FitReport, scores: &EvaluateReport) -> Option<Strin
         EvaluateReport::Target(Evaluation::Classification(scores)) => {
             let cv = cell.cv_error?;
             let test = [scores.error?, scores.standard_errors.error?];
-            ("error rate", [cv, (cv * (1.0 - cv) / fit.rows.max(1) as f64).sqrt()], test)
+            ("error rate", [cv, cv_error_deviation(fit, cv, &cell.fold_error)?.0], test)
         }
         _ => return None,
     };

@@ -10,9 +10,12 @@ use crate::table::{
     AlignedTable, Grid, MAX_LISTED, facts, format_count, format_list, format_seconds, number, optional_number, percent,
     rounded_kernel, short_lambda,
 };
-use kfit::solver::parameter::{C, NODES, Regularisation};
-use kfit::solver::{CV_ERROR, EACH_PENALTY_SUFFIX, EFFECTIVE_DIMENSION, LAMBDA_OF_EACH_LEVEL, by_name};
-use ksolve::{Certificate, SurfaceCell};
+use kfit::solver::parameter::{C, LAMBDA_GRID, NODES, Regularisation};
+use kfit::solver::{
+    CV_ERROR, CV_ERROR_OF_FOLDS, EACH_PENALTY_SUFFIX, EFFECTIVE_DIMENSION, LAMBDA_OF_EACH_LEVEL, by_name,
+};
+use kfit::standard_error_over_folds;
+use ksolve::{Certificate, SurfaceCell, job};
 use kstore::{budget::format_bytes, display};
 use std::fmt;
 
@@ -55,6 +58,43 @@ fn format_lambdas(lambdas: &[f64]) -> String {
     let ellipsis = if lambdas.len() > MAX_LISTED { ", …" } else { "" };
     let shown: Vec<String> = lambdas.iter().take(MAX_LISTED).map(|lambda| short_lambda(*lambda)).collect();
     format!("{}{ellipsis}", shown.join(", "))
+}
+
+/// Returns the standard error of a cross-validated error rate, and what it is over. The rows of random
+/// folds are independent; rows of other folds, such as groups or blocks, may be alike, so their
+/// standard error is over the folds.
+pub(super) fn cv_error_deviation(
+    fit: &job::FitReport,
+    error: f64,
+    fold_errors: &[Option<f64>],
+) -> Option<(f64, String)> {
+    if fit.folds.parse::<usize>().is_ok() {
+        return Some(((error * (1.0 - error) / fit.rows.max(1) as f64).sqrt(), "over rows".to_string()));
+    }
+    let deviation = standard_error_over_folds(fold_errors)?;
+    Some((deviation, format!("over {} folds", fold_errors.iter().flatten().filter(|error| error.is_finite()).count())))
+}
+
+/// Formats a cross-validated error rate, with its standard error if it is known.
+fn describe_cv_error(fit: &job::FitReport, error: f64, fold_errors: &[Option<f64>]) -> String {
+    match cv_error_deviation(fit, error, fold_errors) {
+        Some((deviation, over)) => format!("{} {over}", percent_with_error(Some(error), Some(deviation))),
+        None => percent(error),
+    }
+}
+
+/// Returns a note if lambda is the default of a solver that can choose lambda by validation rows, but
+/// did not; otherwise nothing.
+fn default_lambda_note(fit: &job::FitReport, lambda: f64) -> &'static str {
+    let is_compared = !fit.surface.is_empty() || fit.figures.iter().any(|f| f.name.ends_with(EACH_PENALTY_SUFFIX));
+    let parameters = by_name(fit.solver).into_iter().flat_map(|family| family.parameters);
+    let is_default = parameters
+        .filter(|parameter| parameter.name == LAMBDA_GRID.name && parameter.kind == LAMBDA_GRID.kind)
+        .any(|parameter| parameter.default.and_then(|text| text.parse().ok()) == Some(lambda));
+    match is_default && !is_compared {
+        true => " (the default; --lambda 1e-6..1e-2 lets validation rows choose)",
+        false => "",
+    }
 }
 
 /// Formats the root of the cross-validated squared error, with its standard error over folds.
@@ -130,7 +170,7 @@ impl FitReport {
         facts.extend(fit.neighbours.is_none().then(|| ("rank", format_count(fit.rank as u64))));
         facts.extend(match fit.lambdas() {
             [] => None,
-            [lambda] => Some(("lambda", short_lambda(*lambda))),
+            [lambda] => Some(("lambda", short_lambda(*lambda) + default_lambda_note(fit, *lambda))),
             lambdas => Some((LAMBDA_OF_EACH_LEVEL, format_lambdas(lambdas))),
         });
         let c_lambda = fit.lambda.filter(|_| by_name(fit.solver).is_some_and(|family| family.reads(&C)));
@@ -145,11 +185,10 @@ impl FitReport {
                 Some(false) => [" (rows that may have been used to learn the metric)"; 2],
                 None => ["", ""],
             };
-            let of_rows = |error: f64| (error * (1.0 - error) / fit.rows.max(1) as f64).sqrt();
-            facts.extend(cell.cv_error.map(|error| {
-                let value = percent_with_error(Some(error), Some(of_rows(error)));
-                ("cv error", format!("{value} over rows{cv_note}"))
-            }));
+            facts.extend(
+                cell.cv_error
+                    .map(|error| (CV_ERROR, format!("{}{cv_note}", describe_cv_error(fit, error, &cell.fold_error)))),
+            );
             facts.extend(cell.cv_mse.map(|mse| match fit.classes {
                 // codes of classes have no unit
                 Some(_) => ("cv mse", format!("{}{cv_note}", number(mse, 4))),
@@ -170,13 +209,17 @@ impl FitReport {
         };
         let level_count =
             fit.figures.iter().find(|figure| figure.name == LAMBDA_OF_EACH_LEVEL).map_or(1, |f| f.values.len());
+        let fold_errors = fit.figures.iter().find(|figure| figure.name == CV_ERROR_OF_FOLDS);
+        let fold_errors = fold_errors.into_iter().flat_map(|figure| figure.values.iter().copied().map(Some));
+        let fold_errors: Vec<Option<f64>> = fold_errors.collect();
         let figures = fit.figures.iter().filter(|figure| !is_shown(figure.name));
         facts.extend(figures.filter_map(|figure| match (figure.name, figure.values.len()) {
             // the chosen value is listed already
             ("lambda" | "C", 0 | 1) => None,
             ("lambda", _) => Some(("lambdas compared", format_lambdas(&figure.values))),
             ("C", _) => Some(("values of C compared", format_list(&figure.values))),
-            (CV_ERROR, 1) => Some((CV_ERROR, percent(figure.values[0]))),
+            (CV_ERROR, 1) => Some((CV_ERROR, describe_cv_error(fit, figure.values[0], &fold_errors))),
+            (CV_ERROR_OF_FOLDS, _) => None,
             // the only value is the error of the chosen parameter, which has a line of its own
             (name, count) if name.ends_with(EACH_PENALTY_SUFFIX) && count == level_count => None,
             (name, count) if name.ends_with(EACH_PENALTY_SUFFIX) => {
@@ -310,7 +353,24 @@ model: m.safetensors (120 KiB), in 4.5 s and at most 400 MiB of memory
         report.fit.figures =
             vec![figure("cv error", &[0.1875]), figure("lambda", &[1e-3]), figure("held-out error at each", &[0.1875])];
         let text = report.to_string();
-        assert!(text.contains("cv error   18.8 %\n") && !text.contains("at each"), "{text}");
+        assert!(text.contains("cv error   18.8 % ± ") && text.contains(" % over rows\n"), "{text}");
+        assert!(!text.contains("at each"), "{text}");
+        // the rows of a group are alike: sd(.1, .2, .3) / sqrt(3)
+        report.fit.folds = "groups:3:shop".to_string();
+        report.fit.figures.push(figure("cv error of each fold", &[0.1, 0.2, 0.3]));
+        let text = report.to_string();
+        assert!(text.contains("cv error   18.8 % ± 5.8 % over 3 folds\n") && !text.contains("of each fold"), "{text}");
+        report.fit.figures.pop();
+        assert!(report.to_string().contains("cv error   18.8 %\n"), "no folds, no standard error");
+        report.fit.surface.clear();
+        for (solver, lambda, has_note) in [("svm", 1e-6, true), ("svm", 1e-5, false), ("logistic", 1e-6, false)] {
+            (report.fit.solver, report.fit.lambda) = (solver, Some(lambda));
+            report.fit.figures.clear();
+            let text = report.to_string();
+            assert_eq!(text.contains("(the default; --lambda 1e-6..1e-2"), has_note, "{solver} {lambda}: {text}");
+            report.fit.figures = vec![figure("held-out error at each", &[0.1, 0.2])];
+            assert!(!report.to_string().contains("(the default;"), "validation rows chose lambda");
+        }
         report.fit.lambda = Some(1e-4);
         assert!(!report.to_string().contains("lambda of each level"), "one lambda for all levels");
     }

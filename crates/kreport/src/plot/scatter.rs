@@ -96,7 +96,7 @@ pub(super) fn write_component_plot(
 /// Returns the scores of the rows that are drawn, by row key.
 pub(super) fn scores_by_key(predictor: &Predictor, plot: &Plot, run: &Run) -> Result<BTreeMap<u64, Vec<f64>>> {
     let table = Table::open_with(&plot.data, &predictor.text_options(plot.text.clone()))?;
-    let (table, _) = predictor.with_lags(table, false, run)?;
+    let table = predictor.with_lags(table, run)?;
     let predictor = predictor.clone().with_capacity_for(&table)?;
     let selected = predictor.select(&table, plot.selection(&predictor.metadata().features, Vec::new()))?;
     let (mut scores, keys, t) = (BTreeMap::new(), row_keys(), predictor.output_count().max(1));

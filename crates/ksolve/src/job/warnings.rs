@@ -209,7 +209,15 @@ mod tests {
     use crate::solver::NamedValues;
 
     fn cell(rank: usize, lambda: f64, error: f64) -> SurfaceCell {
-        SurfaceCell { rank, lambda, cv_mse: Some(error), gcv: None, cv_error: None, fold_mse: Vec::new() }
+        SurfaceCell {
+            rank,
+            lambda,
+            cv_mse: Some(error),
+            gcv: None,
+            cv_error: None,
+            fold_mse: Vec::new(),
+            fold_error: Vec::new(),
+        }
     }
 
     /// A fit at rank 20 and lambda 1e-3, in the middle of its surface, that explains 90 %.

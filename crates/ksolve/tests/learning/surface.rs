@@ -265,7 +265,15 @@ fn threads_do_not_change_a_bit() {
 
 #[test]
 fn the_best_cell_and_its_ties() {
-    let cell = |rank, lambda, cv_mse| SurfaceCell { rank, lambda, cv_mse, gcv: None, cv_error: None, fold_mse: vec![] };
+    let cell = |rank, lambda, cv_mse| SurfaceCell {
+        rank,
+        lambda,
+        cv_mse,
+        gcv: None,
+        cv_error: None,
+        fold_mse: vec![],
+        fold_error: vec![],
+    };
     let surface = |cells: Vec<SurfaceCell>| Surface {
         ranks: vec![1, 2],
         lambdas: vec![0.1, 0.2],
@@ -279,7 +287,7 @@ fn the_best_cell_and_its_ties() {
     assert_eq!((best.rank, best.lambda), (1, 0.2));
     assert_eq!(tied.best_per_rank().len(), 2);
     assert!(tied.best_by_error().is_none());
-    tied.set_cv_error(2, 0.1, 0.25);
+    tied.set_cv_error(2, 0.1, 0.25, &[Some(0.2), None, Some(0.3)]);
     assert_eq!(tied.best_by_error().unwrap().rank, 2);
     assert!(surface(vec![cell(1, 0.1, None)]).best().is_none());
 }

@@ -215,6 +215,7 @@ fn cv_error_counts_the_wrong_decisions_on_held_out_rows() {
                 == got
         );
         let Targets::Classes(classes) = &targets else { unreachable!() };
+        let counted = CvErrorReduction(&heads);
         for (cell, (rank, _)) in cells.iter().enumerate() {
             let wrong = (0..ROWS).filter(|row| row % 11 != 5).filter(|row| {
                 let head = heads.heads[folds.fold_of(*row, 0).unwrap()][cell].as_ref().unwrap();
@@ -224,13 +225,21 @@ fn cv_error_counts_the_wrong_decisions_on_held_out_rows() {
                 };
                 classes.decide((0..classes.target_count()).map(score)) != class(*row, k) as usize
             });
+            let wrong: Vec<u64> = wrong.collect();
             assert_eq!(
-                (got.row_counts[cell], got.error_counts[cell]),
-                (912, wrong.count() as u64),
+                counted.counts(&got, cell).map(|counts| counts.iter().sum::<u64>()),
+                [912, wrong.len() as u64],
                 "{k} classes, cell {cell}"
             );
+            let fold_rates = (0..folds.count()).map(|fold| {
+                let in_fold = |row: &&u64| folds.fold_of(**row, 0).unwrap() == fold;
+                let rows: Vec<u64> = (0..ROWS).filter(|row| row % 11 != 5).collect();
+                Some(wrong.iter().filter(in_fold).count() as f64 / rows.iter().filter(in_fold).count() as f64)
+            });
+            assert_eq!(counted.fold_error_rates(&got, cell), fold_rates.collect::<Vec<_>>());
         }
-        assert!(got.error_rate(0).unwrap() < got.error_rate(1).unwrap() && got.error_rate(0).unwrap() > 0.0, "{got:?}");
+        let [first, second] = [0, 1].map(|cell| counted.error_rate(&got, cell).unwrap());
+        assert!(0.0 < first && first < second, "{got:?}");
     }
 }
 

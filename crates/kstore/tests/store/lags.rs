@@ -274,6 +274,7 @@ fn a_forecast_uses_its_predictions_as_past_values() {
         let (table, mut future_rows) = compute(&table, &lags, &["count"], 13, usize::MAX).unwrap();
         assert_eq!((future_rows.row_count(), future_rows.step_count()), (51, 40));
         let source = table.select(&kstore::Selection { missing: kstore::Missing::Keep, ..only(&columns) }).unwrap();
+        let before = future_rows.clone();
         let (source, mut round) = (source.rows::<f64>(kstore::ReadSettings::default()).unwrap(), 0);
         loop {
             let numbers = future_rows.next_round().unwrap();
@@ -286,6 +287,19 @@ fn a_forecast_uses_its_predictions_as_past_values() {
             round += 1;
         }
         assert_eq!(round, rounds);
+        // a path whose values are the predictions has the past values of the forecast
+        for (series, numbers) in before.rows_by_series().enumerate() {
+            let mut paths = before.paths(series, 2);
+            let x = source.gather(numbers).unwrap();
+            for x in x.x().chunks(columns.len()) {
+                let counts = columns.iter().zip(x).filter(|(name, _)| name.starts_with("count"));
+                let counts: Vec<f64> = counts.map(|(_, value)| *value).collect();
+                assert_eq!(bits(&paths.past_values(1).collect::<Vec<_>>()), bits(&counts));
+                paths.push(0, &[-100.0], |_, _| {});
+                paths
+                    .push(1, &[model(x)], |target, value| assert_eq!((target, bits(&[value])), (0, bits(&[model(x)]))));
+            }
+        }
         // row by row: the count of a future row is its prediction
         let mut filled = rows.clone();
         let mut expected = Vec::new();

@@ -41,8 +41,7 @@ use super::parameter::{
     C_GRID, CLASS_WEIGHT, DEFAULT_LAMBDA_GRID, FOLDS, INTERCEPT, INTERVAL, STEPS, Settings, TOLERANCE, WEIGHTS,
 };
 use super::{
-    CV_ERROR, NamedValues, Regularisation, Solution, Solver, SolverFamily, SolverProperties, cross_validation,
-    hessian_blocks,
+    NamedValues, Regularisation, Solution, Solver, SolverFamily, SolverProperties, cross_validation, hessian_blocks,
     newton::{self, Start, Target},
 };
 use crate::features::{self, FitData, GatherOptions, StoredFeatures};
@@ -221,13 +220,12 @@ impl<T: Real> Solver<T> for Logistic {
         let (mut solution, _, loss) = newton::fit(targets.method_name(), data, loss, f64_loss, moments, target, start)?;
         solution.figures.insert(0, NamedValues::single(targets.train_loss_name(), targets.loss_unit() * loss));
         if let Some(class_labels) = data.classes().filter(|_| !selection.scores.is_empty()) {
-            let rows = selection.scores.chunks_exact(score_count).zip(&features.class_codes).enumerate();
-            let misclassified = |(i, (row, code)): (usize, (&[T], &u32))| {
-                (class_labels.decide(row.iter().map(|f| f.to_f64())) != *code as usize).then_some(i)
+            let is_misclassified = |i: usize| {
+                let scores = &selection.scores[i * score_count..][..score_count];
+                class_labels.decide(scores.iter().map(|f| f.to_f64())) != features.class_codes[i] as usize
             };
-            let error_rate =
-                features.weights.weight_sum(rows.filter_map(misclassified)) / features.weight_outside(None);
-            solution.figures.push(NamedValues::single(CV_ERROR, error_rate));
+            let rates = cross_validation::error_rates(&features.row_folds, &features.weights, is_misclassified);
+            solution.figures.extend(rates);
         }
         solution.figures.extend(selection.figures);
         solution.passes += selection.passes + u64::from(sample_rows > 0);

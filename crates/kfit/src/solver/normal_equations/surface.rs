@@ -117,10 +117,11 @@ impl Surface {
         best_cell_by(self.cells.iter(), |cell| cell.cv_error)
     }
 
-    /// Stores the measured error rate of a cell.
-    pub fn set_cv_error(&mut self, rank: usize, lambda: f64, error: f64) {
+    /// Stores the measured error rate of a cell, and the error rates of the folds.
+    pub fn set_cv_error(&mut self, rank: usize, lambda: f64, error: f64, fold_errors: &[Option<f64>]) {
         for cell in self.cells.iter_mut().filter(|cell| cell.rank == rank && cell.lambda == lambda) {
             cell.cv_error = Some(error);
+            cell.fold_error = fold_errors.to_vec();
         }
     }
 }
@@ -183,6 +184,7 @@ fn build_cell(rank: usize, lambda: f64, error_sums: &[Option<f64>], state: &Gram
         cv_mse: is_complete.then(|| sum / (total_weight * t)),
         gcv: None,
         cv_error: None,
+        fold_error: Vec::new(),
         fold_mse,
     }
 }

@@ -200,8 +200,9 @@ impl<T: Real> DirectFit<'_, T> {
             .with_bin_rows(pass_shape.tile_rows);
         let cv_errors = self.data.reduce("held-out classes", &reduction)?;
         for (cell_index, (rank, lambda)) in cells.iter().enumerate() {
-            if let Some(error) = cv_errors.error_rate(cell_index) {
-                surface.set_cv_error(*rank, *lambda, error);
+            let counted = CvErrorReduction(&coefficients);
+            if let Some(error) = counted.error_rate(&cv_errors, cell_index) {
+                surface.set_cv_error(*rank, *lambda, error, &counted.fold_error_rates(&cv_errors, cell_index));
             }
         }
         Ok((surface, 1))

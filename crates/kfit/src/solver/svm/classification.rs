@@ -217,21 +217,31 @@ impl Svm {
         &self,
         data: &FitData<'_, T>,
         classes: &Classes,
-        (codes, weights): (&[u32], &RowWeights),
+        (codes, weights, row_folds): (&[u32], &RowWeights, &[u16]),
         held_out_scores: impl FnOnce() -> Result<HeldOutScores<T>>,
     ) -> Result<SelectedPenalty<T>> {
         let decider = if self.is_one_vs_one { classes.clone().one_vs_one() } else { classes.clone() };
         let error = |_: usize, i: usize, scores: &mut dyn Iterator<Item = f64>| {
             f64::from(u8::from(decider.decide(scores) != codes[i] as usize))
         };
-        cross_validation::cross_validate(
+        let mut selection = cross_validation::cross_validate(
             &self.penalties,
             data,
             weights,
             (1, ErrorNames::ERROR_RATE),
             held_out_scores,
             error,
-        )
+        )?;
+        if !selection.scores.is_empty() {
+            let t = selection.scores.len() / codes.len().max(1);
+            let is_misclassified = |i: usize| {
+                let scores = selection.scores[i * t..][..t].iter().map(|score| score.to_f64());
+                decider.decide(scores) != codes[i] as usize
+            };
+            let [_, of_folds] = cross_validation::error_rates(row_folds, weights, is_misclassified);
+            selection.figures.push(of_folds);
+        }
+        Ok(selection)
     }
 
     /// Adds the figures of the cross-validation and, if requested, the calibration to a solution.
@@ -375,8 +385,12 @@ impl<T: Real> Solver<T> for Svm {
         let k = classes.labels().len();
         let weights = self.class_weight.weights_by_code(&features.class_codes, &features.weights, classes)?;
         let held_out_scores = || self.held_out_scores(&features, data, classes, &weights);
-        let selection =
-            self.select_penalty(data, classes, (&features.class_codes, &features.weights), held_out_scores)?;
+        let selection = self.select_penalty(
+            data,
+            classes,
+            (&features.class_codes, &features.weights, &features.row_folds),
+            held_out_scores,
+        )?;
         let n = features.weight_outside(None);
         let (lambda, c) = (selection.penalties[0].lambda(n), selection.penalties[0].c(n));
         let costs: Vec<f64> = weights.iter().map(|weight| c * weight).collect();

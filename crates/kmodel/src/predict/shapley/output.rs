@@ -8,6 +8,7 @@ use crate::{Error, Result, Task, model::match_precision, score::LossSums};
 use kapprox::Real;
 use kstore::Workers;
 use std::ops::Range;
+use std::time::{Duration, Instant};
 
 /// Bytes of the numbers in the text of a reason.
 const REASON_TEXT_BYTES: usize = 60;
@@ -113,7 +114,29 @@ fn four_digits(value: f64) -> f64 {
     format!("{value:.3e}").parse().unwrap_or(value)
 }
 
+impl Predictor {
+    /// Measures the time of the contributions to one prediction, of a row of the background, on one
+    /// thread.
+    ///
+    /// # Errors
+    /// A model or a background without contributions.
+    #[doc(hidden)]
+    pub fn explanation_time(&self) -> Result<Duration> {
+        match_precision!(AnyPreparedModel: &self.model, prepared => ShapleyExplainer::new(prepared, self.explanation_target())?.time_of_row())
+    }
+}
+
 impl<T: Real> ShapleyExplainer<'_, T> {
+    fn time_of_row(&self) -> Result<Duration> {
+        let (d, t) = (self.prepared.model.scaler.input_count(), self.prepared.model.dims().2);
+        let mut values = vec![0.0; self.values_per_row()];
+        let mut errors = vec![0.0; if self.is_exact() { 0 } else { values.len() }];
+        let (x, scores) = (&self.background[..d], &self.background_scores[..t]);
+        let started = Instant::now();
+        self.explain(x, scores, &mut values, &mut errors, &Workers::sequential())?;
+        Ok(started.elapsed())
+    }
+
     /// Returns the number of explained outputs: one for classes, otherwise all outputs.
     fn explained_count(&self) -> usize {
         if self.prepared.classes.is_some() { 1 } else { self.prepared.model.dims().2 }

@@ -163,7 +163,8 @@ impl Svm {
                 (classifiers.len(), self.max_steps),
             )
         };
-        let selection = self.select_penalty(data, classes, (codes, &problem.weights), held_out_scores)?;
+        let selection =
+            self.select_penalty(data, classes, (codes, &problem.weights, &problem.folds), held_out_scores)?;
         let unit_deviations = vec![1.0; classifiers.len()];
         let lambda = selection.penalties[0].lambda(problem.weights.weight_sum(0..codes.len()));
         let solution = problem.final_fit(
