@@ -61,8 +61,8 @@ fn format_lambdas(lambdas: &[f64]) -> String {
 }
 
 /// Returns the standard error of a cross-validated error rate, and what it is over. The rows of
-/// random folds are independent; rows of other folds, such as groups or blocks, may be alike, so their
-/// standard error is over the folds.
+/// random folds are independent. Rows of other folds, such as groups or blocks, may be alike, so
+/// their standard error is over the folds.
 pub(super) fn cv_error_deviation(
     fit: &job::FitReport,
     error: f64,
