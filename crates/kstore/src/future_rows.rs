@@ -139,8 +139,8 @@ impl FutureRows {
 }
 
 impl FuturePaths<'_> {
-    /// Returns the values of the columns that depend on forecasts for the next row of a path, in the
-    /// order of [`FutureRows::column_positions`]; NaN if missing.
+    /// Returns the values of the columns that depend on forecasts for the next row of a path, in
+    /// the order of [`FutureRows::column_positions`]; NaN if missing.
     pub fn past_values(&self, path: usize) -> impl Iterator<Item = f64> {
         let histories = &self.histories[path];
         let columns = self.future_rows.new_columns.iter();

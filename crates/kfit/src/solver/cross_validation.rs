@@ -218,7 +218,8 @@ impl<T: Real> HeldOutScores<T> {
 }
 
 /// Returns the report entries of an error rate on held-out rows: the weighted mean of
-/// `is_misclassified(i)` over all rows, and over the rows of each fold; NaN for a fold without rows.
+/// `is_misclassified(i)` over all rows, and over the rows of each fold; NaN for a fold without
+/// rows.
 pub(super) fn error_rates(
     row_folds: &[u16],
     weights: &RowWeights,

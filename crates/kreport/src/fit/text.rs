@@ -60,9 +60,9 @@ fn format_lambdas(lambdas: &[f64]) -> String {
     format!("{}{ellipsis}", shown.join(", "))
 }
 
-/// Returns the standard error of a cross-validated error rate, and what it is over. The rows of random
-/// folds are independent; rows of other folds, such as groups or blocks, may be alike, so their
-/// standard error is over the folds.
+/// Returns the standard error of a cross-validated error rate, and what it is over. The rows of
+/// random folds are independent. Rows of other folds, such as groups or blocks, may be alike, so
+/// their standard error is over the folds.
 pub(super) fn cv_error_deviation(
     fit: &job::FitReport,
     error: f64,
@@ -83,8 +83,8 @@ fn describe_cv_error(fit: &job::FitReport, error: f64, fold_errors: &[Option<f64
     }
 }
 
-/// Returns a note if lambda is the default of a solver that can choose lambda by validation rows, but
-/// did not; otherwise nothing.
+/// Returns a note if lambda is the default of a solver that can choose lambda by validation rows,
+/// but did not; otherwise nothing.
 fn default_lambda_note(fit: &job::FitReport, lambda: f64) -> &'static str {
     let is_compared = !fit.surface.is_empty() || fit.figures.iter().any(|f| f.name.ends_with(EACH_PENALTY_SUFFIX));
     let parameters = by_name(fit.solver).into_iter().flat_map(|family| family.parameters);
