@@ -166,7 +166,8 @@ pub(crate) fn extent(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
 fn padded_range(scale: Scale, low: f64, high: f64) -> (f64, f64) {
     match scale {
         Scale::Linear => {
-            let margin = if high > low { AXIS_MARGIN * (high - low) } else { low.abs().max(1.0) / 2.0 };
+            let constant = if low == 0.0 { 1.0 } else { low.abs() };
+            let margin = if high > low { AXIS_MARGIN * (high - low) } else { constant / 2.0 };
             (low - margin, high + margin)
         }
         Scale::Log => {
@@ -294,6 +295,9 @@ mod tests {
         assert_eq!(axis.ticks, [0.35, 0.4, 0.45, 0.5]);
         let axis = Axis::new("rows", Scale::Linear, [-210.0, 830.0]).unwrap();
         assert_eq!(axis.ticks, [-200.0, 0.0, 200.0, 400.0, 600.0, 800.0]);
+        // an error that stays the same has an axis without negative values
+        let axis = Axis::new("mse", Scale::Linear, [0.3, 0.3]).unwrap();
+        assert_eq!((axis.low, axis.high), (0.15, 0.45));
     }
 
     #[test]
