@@ -156,7 +156,8 @@ fn counts_chart(counts: &ClusterCounts) -> Option<Chart> {
     let silhouettes = counts.silhouette.iter().copied().map(Some);
     let lines = [("silhouette", silhouettes.collect()), ("stability", counts.stability.clone())];
     let values = lines.iter().flat_map(|(_, values): &(&str, Vec<Option<f64>>)| values).copied().flatten();
-    let x = Axis::new("clusters", Scale::Linear, counts.clusters.iter().map(|count| *count as f64))?;
+    let numbers: Vec<f64> = counts.clusters.iter().map(|count| *count as f64).collect();
+    let x = Axis::new("clusters", Scale::Linear, numbers.iter().copied())?.with_ticks(&numbers);
     let y = Axis::new("silhouette, stability", Scale::Linear, values.chain([0.0, 1.0]))?;
     let series = lines.iter().enumerate().map(|(palette_index, (name, values))| {
         let marks = counts.clusters.iter().zip(values).filter_map(|(count, value)| {

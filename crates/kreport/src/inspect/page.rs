@@ -43,7 +43,7 @@ pub struct TablePage<'a> {
 impl TablePage<'_> {
     /// Returns the page.
     pub fn page(&self) -> Page {
-        let mut sections = vec![Section::new("Table", page::fact_list(self.facts.clone())), self.findings_section()];
+        let mut sections = vec![Section::new("Format", page::fact_list(self.facts.clone())), self.findings_section()];
         let target = self.target.and_then(|name| self.sample.columns.iter().find(|column| column.name == name));
         sections.extend(target.and_then(classes_section));
         sections.push(Section::new("Columns", page::html_table(&self.columns.0, &self.columns.1)));
