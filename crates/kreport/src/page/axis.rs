@@ -296,8 +296,8 @@ mod tests {
         let axis = Axis::new("rows", Scale::Linear, [-210.0, 830.0]).unwrap();
         assert_eq!(axis.ticks, [-200.0, 0.0, 200.0, 400.0, 600.0, 800.0]);
         // an error that stays the same has an axis without negative values
-        let axis = Axis::new("mse", Scale::Linear, [0.3, 0.3]).unwrap();
-        assert_eq!((axis.low, axis.high), (0.15, 0.45));
+        let axis = Axis::new("mse", Scale::Linear, [0.5, 0.5]).unwrap();
+        assert_eq!((axis.low, axis.high), (0.25, 0.75));
     }
 
     #[test]
