@@ -235,6 +235,7 @@ what sets each cluster apart
             sections.iter().map(|section| &*section.title).collect::<Vec<_>>(),
             ["Number of clusters", "Clusters"]
         );
+        assert!(sections[0].body.contains(">3</text>") && !sections[0].body.contains(">2.2</text>"), "whole numbers");
         assert!(sections[0].body.contains("id=\"clusters\"") && sections[1].body.contains("kind=kiosk"));
     }
 
