@@ -109,8 +109,15 @@ struct PredictReport<'a> {
     anomalies: Option<&'a [AnomalousRow]>,
 }
 
-/// Writes the predictions of a model. Returns the number of rows written and, with --top, the rows.
-pub(crate) fn run(args: &PredictArgs, run: &RunSettings) -> Result<(u64, Vec<AnomalousRow>)> {
+/// The rows of --top, and the positive class if the model has two classes.
+#[derive(Default)]
+pub(crate) struct TopRows {
+    rows: Vec<AnomalousRow>,
+    positive_label: Option<String>,
+}
+
+/// Writes the predictions of a model. Returns the number of rows written and the rows of --top.
+pub(crate) fn run(args: &PredictArgs, run: &RunSettings) -> Result<(u64, TopRows)> {
     output::check_writable(&args.output)?;
     if args.positive.is_some() && args.threshold.is_none() && args.top.is_none() {
         let why = "it names the class of --threshold or of --top";
@@ -149,15 +156,17 @@ pub(crate) fn run(args: &PredictArgs, run: &RunSettings) -> Result<(u64, Vec<Ano
     let copied = open::copied_columns(&selected, &args.data, &args.keep)?;
     output::protect_inputs([&args.output], output::table_files(selected.table()).chain([args.model.as_path()]))?;
     if let Some(top) = args.top {
-        let anomalies = predictor.write_top(&selected, copied.as_ref(), top, &args.output, &run.job_run())?;
-        return Ok((anomalies.len() as u64, anomalies));
+        let rows = predictor.write_top(&selected, copied.as_ref(), top, &args.output, &run.job_run())?;
+        let positive_label =
+            predictor.positive_label().map(|label| display::escape_line(&label.to_string()).to_string());
+        return Ok((rows.len() as u64, TopRows { rows, positive_label }));
     }
     let written = predictor.write(&selected, copied.as_ref(), extras, &args.output, &run.job_run())?;
     if written.unconverged > 0 {
         let (unconverged, rows) = (format_count(written.unconverged), format_count(written.rows));
         run.progress.warn(format!("the pre-images of {unconverged} of {rows} rows did not converge"));
     }
-    Ok((written.rows, Vec::new()))
+    Ok((written.rows, TopRows::default()))
 }
 
 /// Returns the outputs in addition to predictions.
@@ -223,11 +232,13 @@ fn explained_class(predictor: &Predictor) -> String {
 }
 
 /// Returns a table of the rows of --top, up to one terminal page.
-fn anomaly_table(anomalies: &[AnomalousRow]) -> AlignedTable {
-    let has_reasons = anomalies.iter().any(|row| !row.reasons.is_empty());
-    let headings = [("row", Align::Right), ("score", Align::Right)];
+fn top_rows_table(top: &TopRows) -> AlignedTable {
+    let has_reasons = top.rows.iter().any(|row| !row.reasons.is_empty());
+    // the scores in the file belong to the second class
+    let score_name = top.positive_label.as_ref().map_or("score".to_string(), |label| format!("score of {label}"));
+    let headings = [("row", Align::Right), (&score_name, Align::Right)];
     let mut table = AlignedTable::new(headings.into_iter().chain(has_reasons.then_some(("reasons", Align::Left))));
-    for AnomalousRow { row, score, reasons } in anomalies.iter().take(MAX_SHOWN_ROWS) {
+    for AnomalousRow { row, score, reasons } in top.rows.iter().take(MAX_SHOWN_ROWS) {
         let reasons: Vec<String> = reasons.iter().map(ToString::to_string).collect();
         let cells = [row.to_string(), number(*score, 4)].into_iter();
         table.push_row(cells.chain(has_reasons.then(|| reasons.join("; "))));
@@ -237,17 +248,17 @@ fn anomaly_table(anomalies: &[AnomalousRow]) -> AlignedTable {
 
 pub(crate) fn main(args: &PredictArgs) -> Result<()> {
     let settings = args.run.resolve();
-    let (rows, anomalies) = run(args, &settings)?;
+    let (rows, top) = run(args, &settings)?;
     if settings.json {
-        let shown_anomalies = args.top.map(|_| &anomalies[..]);
+        let shown_anomalies = args.top.map(|_| &top.rows[..]);
         return output::print_json(&PredictReport {
             written: writer::WrittenFiles { rows, files: std::slice::from_ref(&args.output) },
             anomalies: shown_anomalies,
         });
     }
     // the rows themselves may already be on stdout
-    if !anomalies.is_empty() && args.output.as_os_str() != kstore::sink::STDOUT {
-        output::print_text(anomaly_table(&anomalies))?;
+    if !top.rows.is_empty() && args.output.as_os_str() != kstore::sink::STDOUT {
+        output::print_text(top_rows_table(&top))?;
     }
     settings.progress.note(&format!("{} predictions in {}", format_count(rows), args.output.display()));
     Ok(())

@@ -72,7 +72,7 @@ except in kmill tune any, which recognises few distinct integers.
   fit svm             the widest margin; --probabilities adds probabilities
   fit ridge --task classification   many classes, in one pass
 
-Rare classes: --class-weight balanced, and tune any --measure auc. For two classes,
+Rare classes: tune any --measure auc. For two classes,
 evaluate has --positive, --threshold, --cost 1:20 and --top 50.",
         "classification.md",
     ),

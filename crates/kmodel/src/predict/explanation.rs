@@ -49,11 +49,16 @@ pub struct FeatureContribution {
 }
 
 impl std::fmt::Display for FeatureContribution {
-    /// Writes numbers with four digits: `load 74, expected 60`.
+    /// Writes values with six digits and expected values with four: `load 74, expected 60`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let four_digits = |value: f64| format!("{value:.3e}").parse().unwrap_or(value);
-        write!(f, "{} {}, expected {}", self.feature, four_digits(self.value), four_digits(self.expected))
+        let [value, expected] = [round_to_digits(self.value, 6), round_to_digits(self.expected, 4)];
+        write!(f, "{} {value}, expected {expected}", self.feature)
     }
+}
+
+/// Rounds a number to this many significant digits. Values of a table have six: rows are in f32.
+pub(super) fn round_to_digits(value: f64, digits: usize) -> f64 {
+    format!("{value:.*e}", digits - 1).parse().unwrap_or(value)
 }
 
 /// Converts a scaled value of feature `j` to the units of the table. `epsilon` is the relative

@@ -276,6 +276,7 @@ fn loss_table(loss: &LossScores) -> Option<AlignedTable> {
 
 pub(super) fn classification_facts(scores: &ClassificationScores) -> Vec<(&'static str, String)> {
     let errors = &scores.standard_errors;
+    let of_positive = scores.positive.as_ref().map_or(String::new(), |label| format!(" of {label}"));
     let mut facts = vec![
         ("rows", row_fact(scores.rows, errors.error.is_some(), scores.error_clusters.as_ref())),
         ("error rate", percent_with_error(scores.error, errors.error)),
@@ -286,17 +287,11 @@ pub(super) fn classification_facts(scores: &ClassificationScores) -> Vec<(&'stat
     facts.extend([
         ("accuracy", optional_percent(scores.accuracy)),
         ("balanced accuracy", optional_percent(scores.balanced_accuracy)),
-        (
-            "f1",
-            format!(
-                "{}{}",
-                optional_number(scores.f1),
-                scores.positive.as_ref().map_or(String::new(), |label| format!(" of {label}"))
-            ),
-        ),
+        ("f1", optional_number(scores.f1) + &of_positive),
         ("matthews", optional_number(scores.matthews)),
     ]);
-    facts.extend(scores.average_precision.map(|area| ("average precision", optional_number(Some(area)))));
+    let average_precision = scores.average_precision.map(|area| number(area, 4) + &of_positive);
+    facts.extend(average_precision.map(|area| ("average precision", area)));
     facts.extend(scores.brier.map(|brier| ("brier", with_error(number(brier, 4), errors.brier))));
     facts.extend(scores.top.iter().map(|top| ("highest scores", describe_top(top, scores))));
     facts.extend(scores.cost.iter().flat_map(|cost| {

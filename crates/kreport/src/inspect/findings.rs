@@ -239,9 +239,9 @@ fn classes(target: &ColumnSample) -> Option<Finding> {
     let is_rare = counts.last().is_some_and(|(_, n)| (*n * counts.len()) as f64 <= RARE_CLASS * row_count as f64);
     let options = match (is_rare, counts.len()) {
         (false, _) => "",
-        (true, 2) => "--class-weight balanced; tune any --measure auc",
+        (true, 2) => "tune any --measure auc; predict --top or --threshold",
         // the area under the ROC curve is defined for two classes
-        (true, _) => "--class-weight balanced; tune any --measure log-loss",
+        (true, _) => "tune any --measure log-loss",
     };
     let what = format!("{}: {} values, {}{ellipsis}", target.name, counts.len(), join_with_commas(listed));
     Some(Finding::new(Topic::Classes, &[&target.name], what, options.to_string()))
@@ -421,11 +421,11 @@ pub(super) mod tests {
         let rare = &found(20)[0];
         assert_eq!(
             (&*rare.finding, &*rare.options),
-            ("spam: 2 values, 0 95.00 %, 1 5.00 %", "--class-weight balanced; tune any --measure auc")
+            ("spam: 2 values, 0 95.00 %, 1 5.00 %", "tune any --measure auc; predict --top or --threshold")
         );
         let three = column("status", |i| f64::from(i % 20 == 0) + f64::from(i % 40 == 0));
         let found = findings(&sample([column("b", |i| noise(3 * i)), three]), Some("status"));
-        assert_eq!(found[0].options, "--class-weight balanced; tune any --measure log-loss");
+        assert_eq!(found[0].options, "tune any --measure log-loss");
     }
 
     #[test]

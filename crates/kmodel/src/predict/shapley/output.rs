@@ -2,7 +2,7 @@
 
 use super::{ShapleyExplainer, columns_of_features};
 use crate::predict::decision::ColumnGroup;
-use crate::predict::explanation::unscale;
+use crate::predict::explanation::{round_to_digits, unscale};
 use crate::predict::{AnyPreparedModel, Extras, Predictor};
 use crate::{Error, Result, Task, model::match_precision, score::LossSums};
 use kapprox::Real;
@@ -109,11 +109,6 @@ fn max_text_bytes(features: &[String], reasons: usize) -> usize {
     reasons.min(features.len()) * (longest + REASON_TEXT_BYTES)
 }
 
-/// Formats a number with four digits.
-fn four_digits(value: f64) -> f64 {
-    format!("{value:.3e}").parse().unwrap_or(value)
-}
-
 impl Predictor {
     /// Measures the time of the contributions to one prediction, of a row of the background, on one
     /// thread.
@@ -210,8 +205,8 @@ impl<T: Real> ShapleyExplainer<'_, T> {
         order.sort_by(|a, b| values[*b].abs().total_cmp(&values[*a].abs()).then(a.cmp(b)));
         let reason = |column: &usize| {
             let sign = if values[*column] < 0.0 { "" } else { "+" };
-            let error = errors.get(*column).map_or(String::new(), |error| format!(" ± {}", four_digits(*error)));
-            format!("{} {sign}{}{error}", self.value_text(*column, x), four_digits(values[*column]))
+            let error = errors.get(*column).map_or(String::new(), |error| format!(" ± {}", round_to_digits(*error, 4)));
+            format!("{} {sign}{}{error}", self.value_text(*column, x), round_to_digits(values[*column], 4))
         };
         order.iter().take(count).map(reason).collect::<Vec<_>>().join("; ")
     }
@@ -229,7 +224,7 @@ impl<T: Real> ShapleyExplainer<'_, T> {
         }
         let mut numbers = features.filter(|j| !is_category(*j));
         match (numbers.next(), numbers.next()) {
-            (Some(number), None) => format!("{}={}", self.columns[column], four_digits(value(number))),
+            (Some(number), None) => format!("{}={}", self.columns[column], round_to_digits(value(number), 6)),
             _ => self.columns[column].clone(),
         }
     }
