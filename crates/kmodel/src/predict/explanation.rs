@@ -179,6 +179,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn values_of_a_table_keep_six_digits() {
+        let reason = FeatureContribution { feature: "apps".to_string(), value: 48_094.0, expected: 584.999_999_9 };
+        assert_eq!(reason.to_string(), "apps 48094, expected 585");
+    }
+
+    #[test]
     fn zeros_and_small_values_are_printed() {
         let scaler = Scaler { centre: vec![5.3], scale: vec![0.7], mean: vec![5.3], ..Scaler::default() };
         for value in [0.0, 0.02, -3.0, 1e-3] {

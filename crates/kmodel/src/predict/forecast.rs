@@ -31,7 +31,7 @@ pub struct ForecastSummary {
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaterIntervals {
-    /// There are no intervals, or no such rows.
+    /// Intervals are not requested, or all past values are known.
     None,
     /// Quantiles of this many sample paths.
     Paths(usize),

@@ -12,8 +12,8 @@
 //! random held-out row of any fold, and s the standard deviation if the model stores it, 1
 //! otherwise. Each path draws its own errors for each series, step and target. As in the intervals
 //! of one step, errors of both signs are equally likely; the paths come in pairs with opposite
-//! signs. The interval of a step ends at the ⌈(1 − α/2)(B + 1)⌉-th smallest and the as many largest
-//! of the B values.
+//! signs. With r = ⌈(1 − α/2)(B + 1)⌉, the interval of a step lies between the r-th largest and the
+//! r-th smallest of the B values.
 //!
 //! *Cost*: B predictions for each row whose past values are forecasts.
 //!
